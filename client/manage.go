@@ -1,0 +1,158 @@
+package client
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// QueueSettings are the settings of a queue. A field that is nil is not sent: SQL's default holds
+// at creation, and the setting stays as it is at alteration. new(v) makes a pointer to a value.
+type QueueSettings struct {
+	Visibility       *time.Duration  // how long a lease lasts
+	VisibilityFactor *float64        // the nth attempt's lease is Visibility × factor^(n-1)
+	MaxVisibility    *time.Duration  // no lease and no extension is longer
+	MaxAttempts      *int            // deliveries before it is a dead letter
+	RetryDelays      []time.Duration // the nth failure waits the nth, the last repeats
+	RetryJitter      *float64        // share of the delay that is random
+	TTL              *time.Duration  // unfinished this long after first visible: a dead letter
+	Retention        *time.Duration  // finished messages and history are kept this long
+	DeadRetention    *time.Duration  // dead letters are kept this long
+	DeadLetterQueue  *string         // where dead letters go; they stay here if there is none
+	History          *string         // all, failures or none
+	Keyed            *string         // none, fair, limited or ordered
+	KeyLimit         *int
+	ClearDeadOnAck   *bool
+	MaxInFlight      *int
+	RateLimit        *int
+	RatePeriod       *time.Duration
+	LIFOAfter        *time.Duration
+	MaxPayloadBytes  *int
+	MaxDepth         *int64
+	DedupeScope      *string // waiting, unfinished or window
+	DedupeFor        *time.Duration
+	Notify           *bool
+	Paused           *bool
+}
+
+func (s *QueueSettings) addTo(q *call) {
+	opt(q, "visibility", s.Visibility)
+	opt(q, "visibility_factor", s.VisibilityFactor)
+	opt(q, "max_visibility", s.MaxVisibility)
+	opt(q, "max_attempts", s.MaxAttempts)
+	if s.RetryDelays != nil {
+		q.arg("retry_delays", s.RetryDelays)
+	}
+	opt(q, "retry_jitter", s.RetryJitter)
+	opt(q, "ttl", s.TTL)
+	opt(q, "retention", s.Retention)
+	opt(q, "dead_retention", s.DeadRetention)
+	opt(q, "dead_letter_queue", s.DeadLetterQueue)
+	opt(q, "history", s.History)
+	opt(q, "keyed", s.Keyed)
+	opt(q, "key_limit", s.KeyLimit)
+	opt(q, "clear_dead_on_ack", s.ClearDeadOnAck)
+	opt(q, "max_in_flight", s.MaxInFlight)
+	opt(q, "rate_limit", s.RateLimit)
+	opt(q, "rate_period", s.RatePeriod)
+	opt(q, "lifo_after", s.LIFOAfter)
+	opt(q, "max_payload_bytes", s.MaxPayloadBytes)
+	opt(q, "max_depth", s.MaxDepth)
+	opt(q, "dedupe_scope", s.DedupeScope)
+	opt(q, "dedupe_for", s.DedupeFor)
+	opt(q, "notify", s.Notify)
+	opt(q, "paused", s.Paused)
+}
+
+// CreateQueue creates a queue. If it exists with these settings nothing happens.
+// Errors: [ErrQueueExists], [ErrInvalidArgument].
+func (c *Client) CreateQueue(ctx context.Context, queue string, settings QueueSettings) error {
+	q := fn("create_queue").arg("queue", queue)
+	settings.addTo(q)
+	return c.exec(ctx, q)
+}
+
+// AlterQueue changes settings of a queue; those named in unset are set to null.
+// Errors: [ErrQueueNotFound], [ErrInvalidArgument].
+func (c *Client) AlterQueue(ctx context.Context, queue string, settings QueueSettings, unset ...string) error {
+	q := fn("alter_queue").arg("queue", queue)
+	settings.addTo(q)
+	if unset != nil {
+		q.arg("clear", unset)
+	}
+	return c.exec(ctx, q)
+}
+
+// PauseQueue stops delivery from a queue until [Client.ResumeQueue]. Leases are not touched.
+func (c *Client) PauseQueue(ctx context.Context, queue string) error {
+	return c.exec(ctx, fn("pause_queue").arg("queue", queue))
+}
+
+// ResumeQueue ends [Client.PauseQueue].
+func (c *Client) ResumeQueue(ctx context.Context, queue string) error {
+	return c.exec(ctx, fn("resume_queue").arg("queue", queue))
+}
+
+// PurgeQueue removes all unfinished messages of a queue and returns how many.
+func (c *Client) PurgeQueue(ctx context.Context, queue string) (int64, error) {
+	return value[int64](ctx, c.db, fn("purge_queue").arg("queue", queue))
+}
+
+// DropQueue removes a queue. Errors: [ErrQueueNotEmpty] unless force is set.
+func (c *Client) DropQueue(ctx context.Context, queue string, force bool) error {
+	return c.exec(ctx, fn("drop_queue").arg("queue", queue).arg("force", force))
+}
+
+// Cancel removes a message that waits, and takes the lease of one that is being worked on, so
+// that its worker's next call is told. It returns SQL's word for what happened.
+func (c *Client) Cancel(ctx context.Context, queue string, id int64) (string, error) {
+	return value[string](ctx, c.db, fn("cancel").arg("queue", queue).arg("id", id))
+}
+
+// RunNow makes a message that waits for its time visible; false if there was none.
+func (c *Client) RunNow(ctx context.Context, queue string, id int64) (bool, error) {
+	return value[bool](ctx, c.db, fn("run_now").arg("queue", queue).arg("id", id))
+}
+
+// RedriveOptions are the optional arguments of [Client.Redrive]. A field that is not set is not
+// sent.
+type RedriveOptions struct {
+	ToQueue     string  // defaults to the queue they died in
+	MaxMessages int     // the most that are moved
+	Reason      string  // only dead letters with this reason
+	IDs         []int64 // only these
+	DryRun      bool    // count, change nothing
+}
+
+// Redrive delivers dead letters of queue anew and returns how many. opts may be nil.
+func (c *Client) Redrive(ctx context.Context, queue string, opts *RedriveOptions) (int64, error) {
+	q := fn("redrive").arg("queue", queue)
+	if opts != nil {
+		q.str("to_queue", opts.ToQueue).int("max_messages", opts.MaxMessages).str("reason", opts.Reason)
+		if opts.IDs != nil {
+			q.arg("ids", opts.IDs)
+		}
+		if opts.DryRun {
+			q.arg("dry_run", true)
+		}
+	}
+	return value[int64](ctx, c.db, q)
+}
+
+// Version is the version of the schema.
+func (c *Client) Version(ctx context.Context) (string, error) {
+	return value[string](ctx, c.db, fn("version"))
+}
+
+// exec runs q for its effect.
+func (c *Client) exec(ctx context.Context, q *call) error {
+	r, err := c.db.Query(ctx, q.sql("*"), q.args...)
+	if err != nil {
+		return wrap(err)
+	}
+	r.Close()
+	return wrap(r.Err())
+}
+
+var _ = pgx.ErrNoRows
