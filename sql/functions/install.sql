@@ -1,0 +1,23 @@
+-- The functions of workq, one file for each verb or family, in the order in which they need each other.
+{{ template "errors.sql" . }}
+{{ template "time.sql" . }}
+{{ template "wake.sql" . }}
+{{ template "queue.sql" . }}
+{{ template "enqueue.sql" . }}
+{{ template "bury.sql" . }}
+{{ template "receive.sql" . }}
+{{ template "ack.sql" . }}
+{{ template "fail.sql" . }}
+{{ template "extend.sql" . }}
+{{ template "release.sql" . }}
+{{ template "report.sql" . }}
+{{ template "cancel.sql" . }}
+{{ template "run_now.sql" . }}
+{{ template "redrive.sql" . }}
+{{ template "inspect.sql" . }}
+{{ template "stats.sql" . }}
+{{ template "sweep.sql" . }}
+{{ template "maintain.sql" . }}
+{{ template "version.sql" . }}
+{{ template "plans.sql" . }}
+{{ template "privileges.sql" . }}
