@@ -42,6 +42,11 @@ func loadFrom(ctx context.Context, conn *pgx.Conn, files fs.FS) (*tern.Migrator,
 	if err := m.LoadMigrations(migrations); err != nil {
 		return nil, fmt.Errorf("read the migrations of workq: %w", err)
 	}
+	for _, step := range m.Migrations {
+		// Never down, whatever a file says: two processes with different targets would otherwise
+		// undo each other, and undoing the first migration drops every message.
+		step.DownSQL = ""
+	}
 	return m, nil
 }
 

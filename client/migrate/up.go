@@ -100,8 +100,8 @@ func Run(ctx context.Context, cfg *pgx.ConnConfig, opts Options) (Result, error)
 }
 
 // forward migrates to the version, never down. tern decides the direction after it has
-// waited for its lock: a process that migrated further in the meantime would be undone,
-// were the migrations reversible. Ours have no way down, so tern refuses, and that is fine.
+// waited for its lock, and would undo a process that migrated further in the meantime. As load
+// leaves no way down, tern refuses instead, and there is nothing left to do.
 func forward(ctx context.Context, m *tern.Migrator, to int32) error {
 	err := m.MigrateTo(ctx, to)
 	var irreversible tern.IrreversibleMigrationError
