@@ -91,8 +91,6 @@ type NewMessage struct {
 // EnqueueManyOptions are the arguments that all messages of a [Client.EnqueueMany] share. A field
 // that is not set is not sent.
 type EnqueueManyOptions struct {
-	// Delay is not here: SQL takes run_ats. See NewMessage.RunAt.
-
 	DedupeFor   time.Duration
 	TTL         time.Duration
 	MaxAttempts int

@@ -9,15 +9,15 @@ import (
 
 // The errors of the contract, one for each SQLSTATE. Find them with errors.Is.
 var (
-	ErrQueueNotFound   = errors.New("workq: queue does not exist")                     // WQ001
-	ErrLeaseLost       = errors.New("workq: lease lost")                               // WQ002, and the cause with which a worker cancels a handler
-	ErrMessageNotFound = errors.New("workq: message not found")                        // WQ003
-	ErrPayloadTooLarge = errors.New("workq: payload over the queue's limit")           // WQ004
-	ErrQueueFull       = errors.New("workq: queue is full")                            // WQ005
-	ErrNoAccess        = errors.New("workq: no access to this queue")                  // WQ006
-	ErrQueueNotEmpty   = errors.New("workq: queue is not empty")                       // WQ007
-	ErrQueueExists     = errors.New("workq: queue exists with other settings")         // WQ008
-	ErrInvalidArgument = errors.New("workq: argument out of its range")                // 22023
+	ErrQueueNotFound   = errors.New("workq: queue does not exist")                      // WQ001
+	ErrLeaseLost       = errors.New("workq: lease lost")                                // WQ002, and the cause with which a worker cancels a handler
+	ErrMessageNotFound = errors.New("workq: message not found")                         // WQ003
+	ErrPayloadTooLarge = errors.New("workq: payload over the queue's limit")            // WQ004
+	ErrQueueFull       = errors.New("workq: queue is full")                             // WQ005
+	ErrNoAccess        = errors.New("workq: no access to this queue")                   // WQ006
+	ErrQueueNotEmpty   = errors.New("workq: queue is not empty")                        // WQ007
+	ErrQueueExists     = errors.New("workq: queue exists with other settings")          // WQ008
+	ErrInvalidArgument = errors.New("workq: argument out of its range")                 // 22023
 	ErrNotSupported    = errors.New("workq: argument or isolation level not supported") // 0A000
 )
 

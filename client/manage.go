@@ -3,8 +3,6 @@ package client
 import (
 	"context"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 )
 
 // QueueSettings are the settings of a queue. A field that is nil is not sent: SQL's default holds
@@ -154,5 +152,3 @@ func (c *Client) exec(ctx context.Context, q *call) error {
 	r.Close()
 	return wrap(r.Err())
 }
-
-var _ = pgx.ErrNoRows

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -57,7 +58,7 @@ func (c *Client) AckMany(ctx context.Context, queue string, messages []*Message,
 	if err != nil {
 		return nil, err
 	}
-	return settleMany(ctx, c.db, ackMany(queue, messages, texts))
+	return settleMany(ctx, c.db, ackMany(queue, messages, texts), len(messages))
 }
 
 // FailOptions are the optional arguments of [Client.Fail]. A field that is not set is not sent.
@@ -101,7 +102,7 @@ func (c *Client) FailMany(ctx context.Context, queue string, messages []*Message
 	if err != nil {
 		return nil, err
 	}
-	return settleMany(ctx, c.db, failMany(queue, messages, opts, details))
+	return settleMany(ctx, c.db, failMany(queue, messages, opts, details), len(messages))
 }
 
 // Extend pushes the lease's deadline out and returns the new one. A visibility of 0 is the
@@ -120,7 +121,7 @@ func (c *Client) Extend(ctx context.Context, m *Message, visibility time.Duratio
 // ExtendMany extends the leases of messages of one queue in one call. A visibility of 0 is the
 // queue's own. Outcomes, in the order of messages, are [Extended], [Stale] or [Gone].
 func (c *Client) ExtendMany(ctx context.Context, queue string, messages []*Message, visibility time.Duration) ([]Outcome, error) {
-	return settleMany(ctx, c.db, extendMany(queue, messages, func(*Message) time.Duration { return visibility }))
+	return settleMany(ctx, c.db, extendMany(queue, messages, func(*Message) time.Duration { return visibility }), len(messages))
 }
 
 // Release hands the message back as if it had not been received, to be delivered after delay;
@@ -131,7 +132,7 @@ func (c *Client) Release(ctx context.Context, m *Message, delay time.Duration) (
 
 // ReleaseMany releases messages of one queue in one call. Outcomes come in the order of messages.
 func (c *Client) ReleaseMany(ctx context.Context, queue string, messages []*Message, delay time.Duration) ([]Outcome, error) {
-	return settleMany(ctx, c.db, releaseMany(queue, messages, func(int) time.Duration { return delay }))
+	return settleMany(ctx, c.db, releaseMany(queue, messages, func(int) time.Duration { return delay }), len(messages))
 }
 
 // Report stores the progress of a message, any value that marshals to JSON, for [Client.Get] to
@@ -184,7 +185,31 @@ func releaseMany(queue string, ms []*Message, delay func(int) time.Duration) *ca
 	return q
 }
 
-// settleMany runs a *_many verb and returns its outcomes in the order of the arguments.
-func settleMany(ctx context.Context, db Querier, q *call) ([]Outcome, error) {
-	return rows(ctx, db, q, "outcome", pgx.RowTo[Outcome])
+// maxBatch is how many messages a worker receives or settles in one call.
+const maxBatch = 1000
+
+// settleMany runs a *_many verb over n messages and returns its outcomes in their order.
+func settleMany(ctx context.Context, db Querier, q *call, n int) ([]Outcome, error) {
+	r, err := db.Query(ctx, q.sql(settledColumns), q.args...)
+	if err != nil {
+		return nil, wrap(err)
+	}
+	out, err := collectSettled(r, n)
+	return out, wrap(err)
+}
+
+const settledColumns = "ord, outcome"
+
+func collectSettled(r pgx.Rows, n int) ([]Outcome, error) {
+	out := make([]Outcome, n)
+	var ord int
+	var o Outcome
+	_, err := pgx.ForEachRow(r, []any{&ord, &o}, func() error {
+		if ord < 1 || ord > n {
+			return fmt.Errorf("workq: outcome %d of %d", ord, n)
+		}
+		out[ord-1] = o
+		return nil
+	})
+	return out, err
 }
