@@ -243,3 +243,13 @@ func nonzero[T comparable](v T) *T {
 	}
 	return &v
 }
+
+// exec runs q for its effect.
+func (c *Client) exec(ctx context.Context, q *call) error {
+	r, err := c.db.Query(ctx, q.sql("*"), q.args...)
+	if err != nil {
+		return wrap(err)
+	}
+	r.Close()
+	return wrap(r.Err())
+}

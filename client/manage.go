@@ -3,6 +3,8 @@ package client
 import (
 	"context"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 )
 
 // QueueSettings are the settings of a queue. A field that is nil is not sent: SQL's default holds
@@ -29,7 +31,6 @@ type QueueSettings struct {
 	MaxPayloadBytes  *int
 	MaxDepth         *int64
 	DedupeScope      *string // waiting, unfinished or window
-	DedupeFor        *time.Duration
 	Notify           *bool
 	Paused           *bool
 }
@@ -58,38 +59,75 @@ func (s *QueueSettings) addTo(q *call) {
 	opt(q, "max_payload_bytes", s.MaxPayloadBytes)
 	opt(q, "max_depth", s.MaxDepth)
 	opt(q, "dedupe_scope", s.DedupeScope)
-	opt(q, "dedupe_for", s.DedupeFor)
 	opt(q, "notify", s.Notify)
 	opt(q, "paused", s.Paused)
 }
 
-// CreateQueue creates a queue. If it exists with these settings nothing happens.
-// Errors: [ErrQueueExists], [ErrInvalidArgument].
-func (c *Client) CreateQueue(ctx context.Context, queue string, settings QueueSettings) error {
-	q := fn("create_queue").arg("queue", queue)
-	settings.addTo(q)
-	return c.exec(ctx, q)
+// Queue is a queue and its settings. What is nil is null: no limit, no ttl, no dead-letter queue.
+type Queue struct {
+	Name             string
+	CreatedAt        time.Time
+	Visibility       time.Duration
+	VisibilityFactor float64
+	MaxVisibility    time.Duration
+	MaxAttempts      *int
+	RetryDelays      []time.Duration
+	RetryJitter      float64
+	TTL              *time.Duration
+	Retention        time.Duration
+	DeadRetention    time.Duration
+	DeadLetterQueue  *string
+	History          string
+	MaxPayloadBytes  int
+	MaxDepth         *int64
+	Notify           bool
+	Paused           bool
 }
 
-// AlterQueue changes settings of a queue; those named in unset are set to null.
-// Errors: [ErrQueueNotFound], [ErrInvalidArgument].
-func (c *Client) AlterQueue(ctx context.Context, queue string, settings QueueSettings, unset ...string) error {
+const queueColumns = "queue, created_at, visibility, visibility_factor, max_visibility, max_attempts, retry_delays, " +
+	"retry_jitter, ttl, retention, dead_retention, dead_letter_queue, history, max_payload_bytes, max_depth, notify, paused"
+
+func (c *Client) queue(ctx context.Context, q *call) (Queue, error) {
+	return row(ctx, c.db, q, queueColumns, pgx.RowToStructByPos[Queue])
+}
+
+// CreateQueue creates a queue. If it exists with these settings nothing happens.
+// Errors: [ErrQueueExists], [ErrInvalidArgument], [ErrNotSupported].
+func (c *Client) CreateQueue(ctx context.Context, queue string, settings QueueSettings) (Queue, error) {
+	q := fn("create_queue").arg("queue", queue)
+	settings.addTo(q)
+	return c.queue(ctx, q)
+}
+
+// AlterQueue changes settings of a queue; those named in unset, as SQL names them, are set to null.
+// Errors: [ErrQueueNotFound], [ErrInvalidArgument], [ErrNotSupported].
+func (c *Client) AlterQueue(ctx context.Context, queue string, settings QueueSettings, unset ...string) (Queue, error) {
 	q := fn("alter_queue").arg("queue", queue)
 	settings.addTo(q)
 	if unset != nil {
 		q.arg("clear", unset)
 	}
-	return c.exec(ctx, q)
+	return c.queue(ctx, q)
+}
+
+// Queues lists the queues by name.
+func (c *Client) Queues(ctx context.Context) ([]Queue, error) {
+	return rows(ctx, c.db, fn("queues"), queueColumns, pgx.RowToStructByPos[Queue])
+}
+
+// Queue returns one queue. Errors: [ErrQueueNotFound].
+func (c *Client) Queue(ctx context.Context, queue string) (Queue, error) {
+	return c.queue(ctx, fn("queues").arg("queue", queue))
 }
 
 // PauseQueue stops delivery from a queue until [Client.ResumeQueue]. Leases are not touched.
-func (c *Client) PauseQueue(ctx context.Context, queue string) error {
-	return c.exec(ctx, fn("pause_queue").arg("queue", queue))
+func (c *Client) PauseQueue(ctx context.Context, queue string) (Queue, error) {
+	return c.queue(ctx, fn("pause_queue").arg("queue", queue))
 }
 
 // ResumeQueue ends [Client.PauseQueue].
-func (c *Client) ResumeQueue(ctx context.Context, queue string) error {
-	return c.exec(ctx, fn("resume_queue").arg("queue", queue))
+func (c *Client) ResumeQueue(ctx context.Context, queue string) (Queue, error) {
+	return c.queue(ctx, fn("resume_queue").arg("queue", queue))
 }
 
 // PurgeQueue removes all unfinished messages of a queue and returns how many.
@@ -102,10 +140,10 @@ func (c *Client) DropQueue(ctx context.Context, queue string, force bool) error 
 	return c.exec(ctx, fn("drop_queue").arg("queue", queue).arg("force", force))
 }
 
-// Cancel removes a message that waits, and takes the lease of one that is being worked on, so
-// that its worker's next call is told. It returns SQL's word for what happened.
-func (c *Client) Cancel(ctx context.Context, queue string, id int64) (string, error) {
-	return value[string](ctx, c.db, fn("cancel").arg("queue", queue).arg("id", id))
+// Cancel ends an unfinished message, and takes the lease of one that is being worked on, so that
+// its worker's next call is told. The outcome is [Cancelled], [Revoked] or [Gone].
+func (c *Client) Cancel(ctx context.Context, queue string, id int64) (Outcome, error) {
+	return value[Outcome](ctx, c.db, fn("cancel").arg("queue", queue).arg("id", id))
 }
 
 // RunNow makes a message that waits for its time visible; false if there was none.
@@ -138,17 +176,29 @@ func (c *Client) Redrive(ctx context.Context, queue string, opts *RedriveOptions
 	return value[int64](ctx, c.db, q)
 }
 
+// Sweep moves expired and exhausted messages to the dead letters and forgets old dead letters, a
+// bounded number of each. A maxRows of 0 is SQL's default. Workers do it unless told not to.
+func (c *Client) Sweep(ctx context.Context, maxRows int) (SweepCounts, error) {
+	return row(ctx, c.db, fn("sweep").int("max_rows", maxRows), "exhausted, expired, dead_removed", pgx.RowToStructByPos[SweepCounts])
+}
+
+// SweepCounts is what a [Client.Sweep] did.
+type SweepCounts struct {
+	Exhausted   int // leases that ran out on the last attempt
+	Expired     int // messages past their ttl
+	DeadRemoved int // dead letters past their retention
+}
+
+// Maintain makes partitions ahead of time and drops what retention allows. Workers do it unless
+// told not to.
+func (c *Client) Maintain(ctx context.Context) ([]Maintenance, error) {
+	return rows(ctx, c.db, fn("maintain"), "action, target", pgx.RowToStructByPos[Maintenance])
+}
+
+// Maintenance is one thing that [Client.Maintain] did.
+type Maintenance struct{ Action, Target string }
+
 // Version is the version of the schema.
 func (c *Client) Version(ctx context.Context) (string, error) {
 	return value[string](ctx, c.db, fn("version"))
-}
-
-// exec runs q for its effect.
-func (c *Client) exec(ctx context.Context, q *call) error {
-	r, err := c.db.Query(ctx, q.sql("*"), q.args...)
-	if err != nil {
-		return wrap(err)
-	}
-	r.Close()
-	return wrap(r.Err())
 }

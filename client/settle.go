@@ -18,6 +18,9 @@ const (
 	Released Outcome = "released"
 	Extended Outcome = "extended"
 	Reported Outcome = "reported"
+	// Cancelled: it was waiting. Revoked: a worker had it, whose next call is told [Gone].
+	Cancelled Outcome = "cancelled"
+	Revoked   Outcome = "revoked"
 	// Stale: nothing changed, the message was received again since.
 	Stale Outcome = "stale"
 	// Gone: nothing changed, the message is finished, dead or cancelled.

@@ -172,10 +172,10 @@ func (w *Worker) maintain(ctx context.Context, c *Client) {
 		case <-time.After(wait):
 		}
 		cctx, cancel := context.WithTimeout(ctx, w.opts.CallTimeout)
-		err := c.exec(cctx, fn("sweep"))
+		_, err := c.Sweep(cctx, 0)
 		if err == nil && time.Since(maintained) > maintainEvery {
 			maintained = time.Now()
-			err = c.exec(cctx, fn("maintain"))
+			_, err = c.Maintain(cctx)
 		}
 		cancel()
 		if err != nil && ctx.Err() == nil {
