@@ -15,6 +15,7 @@
 {{ template "run_now.sql" . }}
 {{ template "redrive.sql" . }}
 {{ template "inspect.sql" . }}
+{{ template "partitions.sql" . }}
 {{ template "stats.sql" . }}
 {{ template "sweep.sql" . }}
 {{ template "maintain.sql" . }}

@@ -1,0 +1,132 @@
+-- Settling, and what all settling verbs share.
+--
+-- A delivery is settled by whoever names its lease. Each verb finds its rows by key and lease and
+-- locks them in the order of their ids, so that two batches never deadlock; a row that another
+-- session is changing is waited for, and then its lease is looked at again.
+-- Outcomes: the word of the verb, else `stale` (it was received again, or given back) or `gone`
+-- (finished, dead-lettered, cancelled, or never there).
+
+create or replace function workq._bad_batch(ids bigint[], leases bigint[])
+returns void
+language plpgsql
+immutable
+set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_column
+begin
+  if ids is null or array_position(ids, null) is not null then
+    perform workq._invalid('id', null, 'the id of a message, from receive or a receipt');
+  elsif leases is null or array_position(leases, null) is not null then
+    perform workq._invalid('lease', null, 'the lease that receive returned with the message');
+  end if;
+  perform workq._invalid('arrays', null, 'ids, leases and the other arrays: those given are of one length');
+end;
+$$;
+comment on function workq._bad_batch is 'raises 22023 for ids and leases that do not fit together or are null';
+
+create or replace function workq._is_batch(ids bigint[], leases bigint[], others int)
+returns boolean
+language sql
+immutable
+return (cardinality(ids) = cardinality(leases) and coalesce(others, cardinality(ids)) = cardinality(ids)
+  and array_position(ids, null) is null and array_position(leases, null) is null) is true;
+comment on function workq._is_batch is 'whether ids and leases (and other arrays, by their length) are of one length and without nulls';
+
+create or replace function workq._outcomes(q workq.queue, ids bigint[], done bigint[], word text)
+returns text[]
+language plpgsql
+volatile
+set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_column
+begin
+  if cardinality(done) = cardinality(ids) then
+    return array_fill(word, array[cardinality(ids)]);
+  end if;
+  return array(
+    select case
+      when i.ord = any (done) then word
+      when exists (select from workq.delivery d where d.queue_id = q.id and d.message_id = i.id) then 'stale'
+      else 'gone'
+    end
+    from unnest(ids) with ordinality i (id, ord)
+    order by i.ord);
+end;
+$$;
+comment on function workq._outcomes is 'an outcome for each id: the word for those whose positions are done, stale or gone for the others';
+
+create or replace function workq._ack(queue text, ids bigint[], leases bigint[], results jsonb[])
+returns text[]
+language plpgsql
+volatile
+set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_column
+declare
+  v_now timestamptz := clock_timestamp();
+  v_queue workq.queue;
+  v_done bigint[];
+begin
+  select q.* into v_queue from workq.queue q where q.name = _ack.queue;
+  if not found then
+    perform workq._no_queue(queue);
+  elsif not workq._is_batch(ids, leases, cardinality(results)) then
+    perform workq._bad_batch(ids, leases);
+  end if;
+
+  with input as materialized (
+    select * from unnest(ids, leases, results) with ordinality i (id, lease, result, ord) order by i.id
+  ), acked as (
+    delete from workq.delivery d
+    using input i
+    where d.queue_id = v_queue.id and d.message_id = i.id and d.lease = i.lease
+    returning i.ord, i.result, d.message_id, d.received_at, d.lease, d.attempt, d.worker
+  ), kept as (
+    insert into workq.attempt (message_id, finished_at, started_at, lease, queue_id, attempt, outcome, worker, result)
+    select a.message_id, v_now, a.received_at, a.lease, v_queue.id, a.attempt, 'acked', a.worker, workq._cut_json(a.result)
+    from acked a
+    where v_queue.history = 'all'
+  )
+  select array_agg(a.ord) into v_done from acked a;
+  return workq._outcomes(v_queue, ids, v_done, 'acked');
+end;
+$$;
+comment on function workq._ack is 'finishes deliveries; an outcome for each';
+
+create or replace function workq.ack(queue text, id bigint, lease bigint, result jsonb default null, strict boolean default false)
+returns text
+language plpgsql
+volatile
+security definer
+set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_column
+declare
+  v_outcome text;
+begin
+  v_outcome := (workq._ack(queue, array[id], array[lease], array[result]))[1];
+  if strict and v_outcome <> 'acked' then
+    raise exception 'lease is lost' using errcode = 'WQ002',
+      detail = format('queue is %L, message %s, lease %s: %s', queue, id, lease, v_outcome),
+      hint = 'somebody else has the message or has finished it: roll back what was done for it';
+  end if;
+  return v_outcome;
+end;
+$$;
+comment on function workq.ack is 'finishes a message. result: kept in the history up to 64 KiB, then cut with a mark. Returns acked; stale: it was received again; gone: it is finished already. strict: raises WQ002 instead, so that the work of the same transaction rolls back. WQ001 unknown queue, 22023 null id or lease';
+
+create or replace function workq.ack_many(queue text, ids bigint[], leases bigint[], results jsonb[] default null)
+returns setof workq.settled
+language plpgsql
+volatile
+security definer
+set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_column
+begin
+  return query
+    select s.ord::int, s.id, s.outcome
+    from unnest(ids, workq._ack(queue, ids, leases, results)) with ordinality s (id, outcome, ord);
+end;
+$$;
+comment on function workq.ack_many is 'finishes many messages, each with its lease, and says of each acked, stale or gone, in the order given. Locks in the order of ids. WQ001 unknown queue, 22023 arrays of different lengths or nulls in ids or leases';

@@ -1,0 +1,129 @@
+-- Sweeping: what nobody received.
+--
+-- receive() buries what it meets. Sweep walks on through all deliveries, a bounded stretch a call, from
+-- where the last one stopped, for those that nobody meets: of a paused queue, far behind in a backlog,
+-- waiting for a retry beyond their ttl. It also finds deliveries that became visible below the floor,
+-- and lowers the floor to them: should a look from the very beginning be longer than anybody's
+-- statement_timeout, this finds late rows in the end.
+
+-- Locks: the doomed deliveries and old dead letters, with SKIP LOCKED. Any number may run at once.
+create or replace function workq.sweep(max_rows int default 1000)
+returns workq.sweep_counts
+language plpgsql
+volatile
+security definer
+set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_column
+declare
+  v_now timestamptz := clock_timestamp();
+  v_counts workq.sweep_counts := row(0, 0, 0);
+  v_queue workq.queue;
+  v_start_queue int;
+  v_queue_id int;
+  v_id bigint;
+  v_scanned int;
+  v_stretch record;
+  v_ids bigint[];
+  v_reasons text[];
+begin
+  if (max_rows between 1 and 100000) is not true then
+    perform workq._invalid('max_rows', max_rows::text, '1 to 100000');
+  end if;
+
+  if workq._due('workq.sweep_due', v_now) then
+    v_start_queue := coalesce(pg_sequence_last_value('workq.sweep_queue'), 0);
+    v_queue_id := v_start_queue;
+    v_id := coalesce(pg_sequence_last_value('workq.sweep_message'), 0);
+    loop
+      v_scanned := 0;
+      for v_stretch in
+        with stretch as materialized (
+          select d.queue_id, d.message_id, d.attempt, d.max_attempts, d.lease, d.visible_at, d.expires_at
+          from workq.delivery d
+          where (d.queue_id, d.message_id) > (v_queue_id, v_id)
+          order by d.queue_id, d.message_id
+          limit 10 * max_rows
+        )
+        select
+          s.queue_id, count(*)::int as scanned, max(s.message_id) as last_id,
+          min(s.visible_at) filter (where s.visible_at <= v_now) as first_visible,
+          array_agg(s.message_id) filter (where
+            s.visible_at <= v_now and s.attempt >= coalesce(s.max_attempts, q.max_attempts)
+            or s.expires_at <= v_now and (s.lease is null or s.visible_at <= v_now)) as doomed
+        from stretch s
+        join workq.queue q on q.id = s.queue_id
+        group by s.queue_id
+        order by s.queue_id
+      loop
+        v_scanned := v_scanned + v_stretch.scanned;
+        v_queue_id := v_stretch.queue_id;
+        v_id := v_stretch.last_id;
+        select q.* into v_queue from workq.queue q where q.id = v_queue_id;
+
+        if v_stretch.first_visible < workq._floor(v_queue, v_now) then
+          perform setval(v_queue.floor, workq._micros(v_stretch.first_visible) - 1);
+        end if;
+
+        if v_stretch.doomed is not null then
+          -- Locked now, and looked at again as it is now.
+          select array_agg(l.message_id), array_agg(l.reason)
+          into v_ids, v_reasons
+          from (
+            select d.message_id,
+              case when d.attempt >= coalesce(d.max_attempts, v_queue.max_attempts) and d.visible_at <= v_now
+                then 'attempts_exhausted' else 'expired' end as reason
+            from workq.delivery d
+            where d.queue_id = v_queue.id and d.message_id = any (v_stretch.doomed)
+              and (d.visible_at <= v_now and d.attempt >= coalesce(d.max_attempts, v_queue.max_attempts)
+                or d.expires_at <= v_now and (d.lease is null or d.visible_at <= v_now))
+            order by d.message_id
+            limit max_rows - v_counts.exhausted - v_counts.expired
+            for update skip locked
+          ) l;
+          if v_ids is not null then
+            perform workq._bury(v_queue, v_ids, v_reasons);
+            v_counts.exhausted := v_counts.exhausted + cardinality(array_positions(v_reasons, 'attempts_exhausted'));
+            v_counts.expired := v_counts.expired + cardinality(array_positions(v_reasons, 'expired'));
+            if v_counts.exhausted + v_counts.expired >= max_rows then
+              -- Begin with the rest of this stretch the next time.
+              v_id := v_ids[cardinality(v_ids)];
+              exit;
+            end if;
+          end if;
+        end if;
+      end loop;
+
+      exit when v_counts.exhausted + v_counts.expired >= max_rows or v_scanned >= 10 * max_rows;
+      -- The end: once around, up to where this call began.
+      v_queue_id := 0;
+      v_id := 0;
+      exit when v_start_queue = 0;
+      v_start_queue := 0;
+    end loop;
+    perform setval('workq.sweep_queue', v_queue_id), setval('workq.sweep_message', v_id);
+    perform workq._rest('workq.sweep_due', v_now);
+  end if;
+
+  with old as (
+    select l.queue_id, l.message_id
+    from workq.queue q
+    cross join lateral (
+      select l.queue_id, l.message_id
+      from workq.dead_letter l
+      where l.queue_id = q.id and l.died_at < v_now - q.dead_retention
+      order by l.died_at
+      limit max_rows
+      for update skip locked
+    ) l
+    limit max_rows
+  ), removed as (
+    delete from workq.dead_letter l using old o
+    where l.queue_id = o.queue_id and l.message_id = o.message_id
+    returning l.message_id
+  )
+  select count(*) into v_counts.dead_removed from removed;
+  return v_counts;
+end;
+$$;
+comment on function workq.sweep is 'makes dead letters of deliveries whose attempts are exhausted or whose ttl has passed and that nobody received (exhausted, expired), and removes dead letters past dead_retention (dead_removed), up to max_rows (1 to 100000) of each, and says how many. Safe to run from anywhere, at any time, many at once; every 10 s or so. 22023 out of range';
