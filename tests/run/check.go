@@ -33,8 +33,14 @@ type finding struct {
 	Query    string
 }
 
-// tolerated are findings that are wrong or meant. Each says why.
-var tolerated = []struct{ level, message, why string }{}
+// tolerated are kinds of findings that are wrong in general. A single one that is meant is switched off in its
+// function, with the reason beside it: -- @plpgsql_check_options: security_warnings = off
+var tolerated = []struct{ level, message, why string }{
+	{"performance", "routine is marked as VOLATILE, should be",
+		"volatile is often meant: each statement sees what was committed before it, and dynamic SQL is not looked into"},
+	{"warning extra", "is maybe unmodified",
+		"return query execute fills the columns of a result, unseen"},
+}
 
 // runCheck fails on any finding of plpgsql_check, performance included.
 func runCheck(ctx context.Context, db *database) (report, error) {
