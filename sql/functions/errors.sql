@@ -80,9 +80,10 @@ comment on function workq._cut is 'a text of at most 64 KiB (65536 bytes), and a
 create or replace function workq._cut_json(value jsonb)
 returns jsonb
 language sql
-immutable
+stable
 return case
-  when pg_column_size(value) <= 65536 then value
-  else jsonb_build_object('cut', true, 'bytes', octet_length(value::text), 'head', left(value::text, 16384))
+  when pg_column_size(value) > 65536
+    then jsonb_build_object('cut', true, 'bytes', octet_length(value::text), 'head', left(value::text, 16384))
+  else value
 end;
 comment on function workq._cut_json is 'a JSON value of at most 64 KiB (65536 bytes); a larger one becomes {"cut": true, "bytes": n, "head": its first 16384 characters}';
