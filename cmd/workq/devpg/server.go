@@ -107,7 +107,7 @@ func (c *Cluster) launch(ctx context.Context) error {
 	}
 	c.server = s
 	if err := c.awaitReady(ctx, s); err != nil {
-		c.stop(Immediate)
+		err = errors.Join(err, c.stop(Immediate))
 		return fmt.Errorf("start PostgreSQL %s: %w\n%s", c.bin.Version, err, c.logSince(begin))
 	}
 	return nil
