@@ -209,6 +209,11 @@ func (r *run) loop(ctx context.Context) error {
 	cancelled := ctx.Done()
 	for {
 		r.collect()
+		if ctx.Err() != nil && stopAt.IsZero() {
+			cancelled = nil
+			grace = time.After(r.opts.GracePeriod)
+			stopAt = time.Now().Add(r.opts.GracePeriod + stopTimeout)
+		}
 		if !stopAt.IsZero() {
 			if r.running == 0 && len(r.pending) == 0 {
 				return nil
@@ -219,7 +224,8 @@ func (r *run) loop(ctx context.Context) error {
 		}
 		at, ok := r.nextExchange(!stopAt.IsZero())
 		if ok && !at.After(time.Now()) {
-			if err := r.exchange(ctx); err != nil && !r.settled {
+			var never *Error // no access, a visibility out of range
+			if err := r.exchange(ctx); errors.As(err, &never) && !r.settled {
 				return err
 			}
 			continue
@@ -238,9 +244,6 @@ func (r *run) loop(ctx context.Context) error {
 		case <-r.sub.wake:
 			r.naps.woken()
 		case <-cancelled:
-			cancelled = nil
-			grace = time.After(r.opts.GracePeriod)
-			stopAt = time.Now().Add(r.opts.GracePeriod + stopTimeout)
 		case <-grace:
 			r.leases.stop(ErrStopped)
 		}

@@ -22,6 +22,8 @@ type proxy struct {
 	silent atomic.Bool
 	syncs  atomic.Int64 // round trips: Sync and Query messages from clients
 
+	accepted atomic.Int64 // connections
+
 	mu     sync.Mutex
 	marker []byte // cut the connection instead of ending the round trip that delivers this
 	conns  map[net.Conn]bool
@@ -48,6 +50,7 @@ func newProxy(t *testing.T, dbURL string) *proxy {
 			if err != nil {
 				return
 			}
+			p.accepted.Add(1)
 			up, err := net.Dial(network, address)
 			if err != nil {
 				_ = down.Close()
