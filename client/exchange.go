@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -192,4 +191,5 @@ func after(t *task, err error, stack []byte, stopped bool) settlement {
 	return s
 }
 
-var errExited = fmt.Errorf("workq: the handler ended its goroutine")
+// errExited is the error of a handler that called runtime.Goexit.
+var errExited = errors.New("workq: the handler ended its goroutine")

@@ -2,8 +2,6 @@ package client
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -106,8 +104,6 @@ func HandleKind[T any](x *Mux, kind string, f func(ctx context.Context, m *Messa
 	x.HandleMessage(kind, HandlerFunc(func(ctx context.Context, m *Message) error {
 		var v T
 		if err := m.Decode(&v); err != nil {
-			var syntax *json.SyntaxError
-			_ = errors.As(err, &syntax)
 			return Permanent(fmt.Errorf("workq: payload of kind %q is not a %T: %w", kind, v, err))
 		}
 		return f(ctx, m, v)

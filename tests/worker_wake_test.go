@@ -89,7 +89,7 @@ func TestWorkerPollsWithoutNotifications(t *testing.T) {
 // A transaction that was open when the worker announced its sleep notifies nobody.
 func TestWorkerFindsWhatASlowTransactionEnqueued(t *testing.T) {
 	t.Parallel()
-	c, pool := newClient(t, client.QueueSettings{Notify: new(false)})
+	c, pool := newClient(t, client.QueueSettings{})
 	tx, err := pool.Begin(t.Context())
 	require.NoError(t, err)
 	defer func() { _ = tx.Rollback(context.Background()) }()
