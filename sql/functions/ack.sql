@@ -1,36 +1,71 @@
 -- Settling, and what all settling verbs share.
 --
--- A delivery is settled by whoever names its lease. Each verb finds its rows by key and lease and
--- locks them in the order of their ids, so that two batches never deadlock; a row that another
+-- A delivery is settled by whoever names its lease. Each verb locks its rows first; one that another
 -- session is changing is waited for, and then its lease is looked at again.
 -- Outcomes: the word of the verb, else `stale` (it was received again, or given back) or `gone`
--- (finished, dead-lettered, cancelled, or never there).
+-- (finished, dead-lettered, cancelled, or never there). A pair of id and lease that is named twice is
+-- settled once and told the same twice.
 
 create or replace function workq._bad_batch(ids bigint[], leases bigint[])
 returns void
 language plpgsql
-immutable
+volatile
 set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 begin
-  if ids is null or array_position(ids, null) is not null then
+  if ids is null or exists (select from unnest(ids) i where i is null) then
     perform workq._invalid('id', null, 'the id of a message, from receive or a receipt');
-  elsif leases is null or array_position(leases, null) is not null then
+  elsif leases is null or exists (select from unnest(leases) l where l is null) then
     perform workq._invalid('lease', null, 'the lease that receive returned with the message');
   end if;
-  perform workq._invalid('arrays', null, 'ids, leases and the other arrays: those given are of one length');
+  perform workq._invalid('arrays', null, 'ids, leases and the other arrays: those given are of one length, and of one dimension that begins at 1');
 end;
 $$;
 comment on function workq._bad_batch is 'raises 22023 for ids and leases that do not fit together or are null';
 
-create or replace function workq._is_batch(ids bigint[], leases bigint[], others int)
+create or replace function workq._is_batch(ids bigint[], leases bigint[], dims text default null)
 returns boolean
 language sql
 immutable
-return (cardinality(ids) = cardinality(leases) and coalesce(others, cardinality(ids)) = cardinality(ids)
-  and array_position(ids, null) is null and array_position(leases, null) is null) is true;
-comment on function workq._is_batch is 'whether ids and leases (and other arrays, by their length) are of one length and without nulls';
+return case
+  when ids is null or leases is null or array_dims(ids) is distinct from array_dims(leases)
+    or coalesce(dims, array_dims(ids)) is distinct from array_dims(ids)
+    or array_ndims(ids) > 1 or array_lower(ids, 1) <> 1
+    then false
+  else array_position(ids, null) is null and array_position(leases, null) is null
+end;
+comment on function workq._is_batch is 'whether ids and leases are without nulls, of one length and of one dimension that begins at 1; dims: array_dims of another array, which has to fit';
+
+-- workq._lock: the deliveries that still carry their leases.
+-- Locks them in the order of their ids, so that two batches never deadlock. Lateral, so that the join
+-- cannot be turned around: planned on an empty table it would walk the whole queue for ever after.
+-- The caller changes them in its next statement, by ctid alone: a row that had to be waited for has
+-- a new one, which only a later snapshot sees.
+create or replace function workq._lock(q workq.queue, ids bigint[], leases bigint[], ords out bigint[], rows out tid[])
+language plpgsql
+volatile
+set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_column
+begin
+  perform pg_sequence_last_value(q.sleepers);  -- the door: see _enter
+  select array_agg(d.ord), array_agg(d.row_id)
+  into ords, rows
+  from (
+    select i.ord, d.row_id
+    from (select * from unnest(ids, leases) with ordinality i (id, lease, ord) order by i.id) i
+    cross join lateral (
+      select d.ctid as row_id
+      from workq.delivery d
+      where d.queue_id = q.id and d.message_id = i.id and d.lease = i.lease
+      limit 1
+      for update
+    ) d
+  ) d;
+end;
+$$;
+comment on function workq._lock is 'locks the deliveries that still carry the leases named; their positions among the ids, and their rows';
 
 create or replace function workq._outcomes(q workq.queue, ids bigint[], done bigint[], word text)
 returns text[]
@@ -65,30 +100,28 @@ as $$
 declare
   v_now timestamptz := clock_timestamp();
   v_queue workq.queue;
-  v_done bigint[];
+  v_ords bigint[];
+  v_rows tid[];
 begin
   select q.* into v_queue from workq.queue q where q.name = _ack.queue;
   if not found then
     perform workq._no_queue(queue);
-  elsif not workq._is_batch(ids, leases, cardinality(results)) then
+  elsif not workq._is_batch(ids, leases, array_dims(results)) then
     perform workq._bad_batch(ids, leases);
   end if;
 
-  with input as materialized (
-    select * from unnest(ids, leases, results) with ordinality i (id, lease, result, ord) order by i.id
-  ), acked as (
+  select l.ords, l.rows into v_ords, v_rows from workq._lock(v_queue, ids, leases) l;
+  with acked as (
     delete from workq.delivery d
-    using input i
-    where d.queue_id = v_queue.id and d.message_id = i.id and d.lease = i.lease
-    returning i.ord, i.result, d.message_id, d.received_at, d.lease, d.attempt, d.worker
-  ), kept as (
-    insert into workq.attempt (message_id, finished_at, started_at, lease, queue_id, attempt, outcome, worker, result)
-    select a.message_id, v_now, a.received_at, a.lease, v_queue.id, a.attempt, 'acked', a.worker, workq._cut_json(a.result)
-    from acked a
-    where v_queue.history = 'all'
+    using unnest(v_ords, v_rows) l (ord, row_id)
+    where d.ctid = l.row_id
+    returning l.ord, d.message_id, d.received_at, d.lease, d.attempt, d.worker
   )
-  select array_agg(a.ord) into v_done from acked a;
-  return workq._outcomes(v_queue, ids, v_done, 'acked');
+  insert into workq.attempt (message_id, finished_at, started_at, lease, queue_id, attempt, outcome, worker, result)
+  select a.message_id, v_now, a.received_at, a.lease, v_queue.id, a.attempt, 'acked', a.worker, workq._cut_json(results[a.ord])
+  from acked a
+  where v_queue.history = 'all';
+  return workq._outcomes(v_queue, ids, v_ords, 'acked');
 end;
 $$;
 comment on function workq._ack is 'finishes deliveries; an outcome for each';
@@ -104,6 +137,9 @@ as $$
 declare
   v_outcome text;
 begin
+  if strict is null then
+    perform workq._invalid('strict', null, 'true or false');
+  end if;
   v_outcome := (workq._ack(queue, array[id], array[lease], array[result]))[1];
   if strict and v_outcome <> 'acked' then
     raise exception 'lease is lost' using errcode = 'WQ002',

@@ -1,11 +1,11 @@
 -- Giving up on deliveries: where dead letters come from.
 --
--- The caller has locked the deliveries. A dead letter carries its own copy of the message. Where the
+-- The caller has locked the deliveries, in an earlier statement, and names their rows. A dead letter carries its own copy of the message. Where the
 -- queue has a dead_letter_queue the delivery moves there instead, with a fresh ttl and no attempt;
 -- a message that is unfinished or dead there already stays a dead letter here: a move never collides.
 
 create or replace function workq._bury(
-  q workq.queue, ids bigint[], reasons text[], errors text[] default null, details jsonb[] default null)
+  q workq.queue, rows tid[], reasons text[], errors text[] default null, details jsonb[] default null)
 returns void
 language plpgsql
 volatile
@@ -23,8 +23,8 @@ begin
 
   with doomed as (
     delete from workq.delivery d
-    using unnest(ids, reasons, errors, details) b (id, reason, error, details)
-    where d.queue_id = q.id and d.message_id = b.id
+    using unnest(rows, reasons, errors, details) b (row_id, reason, error, details)
+    where d.ctid = b.row_id
     returning d.*, b.reason, workq._cut(b.error) as error, workq._cut_json(b.details) as details
   ), moved as (
     insert into workq.delivery (message_id, created_at, visible_at, queue_id, expires_at, priority)
@@ -50,7 +50,7 @@ begin
   left join lateral (
     select m.* from workq.message m where m.id = x.message_id and m.created_at = x.created_at limit 1
   ) m on true
-  where not exists (select from moved v where v.message_id = x.message_id)
+  where x.message_id not in (select v.message_id from moved v)
   -- A redrive into this queue that ran beside an earlier burial can leave both; the later one stands.
   on conflict (queue_id, message_id) do update
   set died_at = excluded.died_at, reason = excluded.reason, attempt = excluded.attempt, error = excluded.error, details = excluded.details;

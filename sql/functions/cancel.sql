@@ -20,6 +20,7 @@ begin
   elsif id is null then
     perform workq._invalid('id', null, 'the id of a message, from receive or a receipt');
   end if;
+  perform workq._enter(v_queue);
   with cancelled as (
     delete from workq.delivery d
     where d.queue_id = v_queue.id and d.message_id = cancel.id

@@ -34,8 +34,10 @@ begin
     coalesce(cardinality(content_types), v_count), coalesce(cardinality(kinds), v_count),
     coalesce(cardinality(headers), v_count), coalesce(cardinality(priorities), v_count),
     coalesce(cardinality(run_ats), v_count)])
+    or greatest(array_ndims(payloads), array_ndims(bodies), array_ndims(content_types), array_ndims(kinds),
+      array_ndims(headers), array_ndims(priorities), array_ndims(run_ats)) > 1
   then
-    perform workq._invalid('arrays', null, 'payloads, bodies, content_types, kinds, headers, priorities and run_ats: those given are of one length');
+    perform workq._invalid('arrays', null, 'payloads, bodies, content_types, kinds, headers, priorities and run_ats: those given are of one dimension and one length');
   end if;
   if group_keys is not null or dedupe_keys is not null or dedupe_for is not null then
     perform workq._not_built(case when group_keys is not null then 'group_key' when dedupe_keys is not null then 'dedupe_key' else 'dedupe_for' end);

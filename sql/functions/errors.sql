@@ -5,7 +5,7 @@
 create or replace function workq._no_queue(queue text)
 returns void
 language plpgsql
-immutable
+volatile
 set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
@@ -23,7 +23,7 @@ comment on function workq._no_queue is 'raises WQ001, or 22023 for null';
 create or replace function workq._invalid(argument text, value text, range text)
 returns boolean
 language plpgsql
-immutable
+volatile
 set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
@@ -38,7 +38,7 @@ comment on function workq._invalid is 'raises 22023: DETAIL names the argument a
 create or replace function workq._not_built(argument text)
 returns void
 language plpgsql
-immutable
+volatile
 set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
@@ -49,6 +49,23 @@ begin
 end;
 $$;
 comment on function workq._not_built is 'raises 0A000 for an argument that this version does not carry out yet: it is never ignored';
+
+create or replace function workq._need_read_committed(what text)
+returns void
+language plpgsql
+stable
+set search_path = pg_catalog, pg_temp
+as $$
+#variable_conflict use_column
+begin
+  if current_setting('transaction_isolation') <> 'read committed' then
+    raise exception 'needs read committed' using errcode = '0A000',
+      detail = format('%s was called, transaction_isolation is %s', what, current_setting('transaction_isolation')),
+      hint = 'call it outside of a transaction, or begin one with isolation level read committed';
+  end if;
+end;
+$$;
+comment on function workq._need_read_committed is 'raises 0A000 under REPEATABLE READ and SERIALIZABLE, whose snapshot is older than the locks that are taken';
 
 create or replace function workq._shown(value text)
 returns text
@@ -82,7 +99,7 @@ returns jsonb
 language sql
 stable
 return case
-  when pg_column_size(value) > 65536
+  when octet_length(value::text) > 65536
     then jsonb_build_object('cut', true, 'bytes', octet_length(value::text), 'head', left(value::text, 16384))
   else value
 end;

@@ -9,30 +9,30 @@ as $$
 declare
   v_now timestamptz := clock_timestamp();
   v_queue workq.queue;
-  v_done bigint[];
+  v_ords bigint[];
+  v_rows tid[];
 begin
   select q.* into v_queue from workq.queue q where q.name = _extend.queue;
   if not found then
     perform workq._no_queue(queue);
-  elsif not workq._is_batch(ids, leases, cardinality(visibilities)) then
+  elsif not workq._is_batch(ids, leases, array_dims(visibilities)) then
     perform workq._bad_batch(ids, leases);
   elsif exists (select from unnest(visibilities) v where v not between interval '1 millisecond' and v_queue.max_visibility) then
     perform workq._invalid('visibility', visibilities::text,
       format('1 millisecond to the queue''s max_visibility, which is %s', v_queue.max_visibility));
   end if;
 
-  with input as materialized (
-    select * from unnest(ids, leases, visibilities) with ordinality i (id, lease, visibility, ord) order by i.id
-  ), extended as (
+  select l.ords, l.rows into v_ords, v_rows from workq._lock(v_queue, ids, leases) l;
+  with extended as (
     update workq.delivery d
-    set visible_at = v_now + coalesce(i.visibility,
+    set visible_at = v_now + coalesce(visibilities[l.ord],
       workq._lease_length(v_queue.visibility, v_queue.visibility_factor, d.attempt, v_queue.max_visibility))
-    from input i
-    where d.queue_id = v_queue.id and d.message_id = i.id and d.lease = i.lease
-    returning i.ord, d.visible_at
+    from unnest(v_ords, v_rows) l (ord, row_id)
+    where d.ctid = l.row_id
+    returning d.visible_at
   )
-  select array_agg(e.ord), max(e.visible_at) into v_done, until from extended e;
-  outcomes := workq._outcomes(v_queue, ids, v_done, 'extended');
+  select max(e.visible_at) into until from extended e;
+  outcomes := workq._outcomes(v_queue, ids, v_ords, 'extended');
 end;
 $$;
 comment on function workq._extend is 'moves the deadlines of leases; an outcome for each, and the last of the new deadlines';

@@ -12,15 +12,17 @@ declare
   v_now timestamptz := clock_timestamp();
   v_queue workq.queue;
   v_ords bigint[];
+  v_rows tid[];
+  v_firsts bigint[];
   v_reasons text[];
   v_visible timestamptz[];
-  v_dead bigint[];
+  v_first timestamptz;
 begin
   select q.* into v_queue from workq.queue q where q.name = _fail.queue;
   if not found then
     perform workq._no_queue(queue);
-  elsif not (workq._is_batch(ids, leases, cardinality(errors)) and workq._is_batch(ids, leases, cardinality(retry_ins))
-    and workq._is_batch(ids, leases, cardinality(permanents)) and workq._is_batch(ids, leases, cardinality(details)))
+  elsif not (workq._is_batch(ids, leases, array_dims(errors)) and workq._is_batch(ids, leases, array_dims(retry_ins))
+    and workq._is_batch(ids, leases, array_dims(permanents)) and workq._is_batch(ids, leases, array_dims(_fail.details)))
   then
     perform workq._bad_batch(ids, leases);
   elsif retry_ins is not null and exists (
@@ -29,48 +31,46 @@ begin
     perform workq._invalid('retry_in', retry_ins::text, '0 to 365 days');
   end if;
 
-  -- Lock first and change in the next statement, which sees what a waited-for session left.
-  select array_agg(l.ord), array_agg(l.reason), array_agg(v_now + l.delay), array_agg(l.ord) filter (where l.reason is not null)
-  into v_ords, v_reasons, v_visible, v_dead
-  from (
+  select l.ords, l.rows into v_ords, v_rows from workq._lock(v_queue, ids, leases) l;
+  -- A pair that is named twice fails as it does the first time.
+  select
+    array_agg(f.ord), array_agg(coalesce(case when permanents[f.ord] then 'permanent' end, d.reason)),
+    array_agg(v_now + coalesce(retry_ins[f.ord], d.delay))
+  into v_firsts, v_reasons, v_visible
+  from unnest(v_rows) with ordinality l (row_id, n)
+  cross join lateral (select v_ords[array_position(v_rows, l.row_id)] as ord) f
+  cross join lateral (
     select
-      i.ord,
-      case
-        when i.permanent then 'permanent'
-        when d.attempt >= coalesce(d.max_attempts, v_queue.max_attempts) then 'attempts_exhausted'
-        when d.expires_at <= v_now then 'expired'
-      end as reason,
-      coalesce(i.retry_in,
-        v_queue.retry_delays[least(d.attempt, cardinality(v_queue.retry_delays))]
-          * (1 + v_queue.retry_jitter * (2 * random() - 1))) as delay
-    from unnest(ids, leases, retry_ins, permanents) with ordinality i (id, lease, retry_in, permanent, ord)
-    join workq.delivery d on d.queue_id = v_queue.id and d.message_id = i.id and d.lease = i.lease
-    order by i.id
-    for update of d
-  ) l;
+      workq._doom(d.attempt, coalesce(d.max_attempts, v_queue.max_attempts), d.expires_at, v_now) as reason,
+      v_queue.retry_delays[least(d.attempt, cardinality(v_queue.retry_delays))]
+        * (1 + v_queue.retry_jitter * (2 * random() - 1)) as delay
+    from workq.delivery d
+    where d.ctid = l.row_id
+    limit 1
+  ) d;
 
-  if cardinality(v_ords) > coalesce(cardinality(v_dead), 0) then
-    with retried as (
-      update workq.delivery d
-      set lease = null, visible_at = r.visible_at
-      from unnest(v_ords, v_reasons, v_visible) r (ord, reason, visible_at)
-      where r.reason is null and d.queue_id = v_queue.id and d.message_id = ids[r.ord]
-      returning d.message_id, d.received_at, d.attempt, d.worker, r.ord
-    )
+  with retried as (
+    update workq.delivery d
+    set lease = null, visible_at = r.visible_at
+    from unnest(v_firsts, v_rows, v_reasons, v_visible) r (ord, row_id, reason, visible_at)
+    where d.ctid = r.row_id and r.reason is null
+    returning d.message_id, d.received_at, d.attempt, d.worker, d.visible_at, r.ord
+  ), kept as (
     insert into workq.attempt (message_id, finished_at, started_at, lease, queue_id, attempt, outcome, worker, error, details)
     select t.message_id, v_now, t.received_at, leases[t.ord], v_queue.id, t.attempt, 'retry', t.worker,
       workq._cut(errors[t.ord]), workq._cut_json(_fail.details[t.ord])
     from retried t
-    where v_queue.history <> 'none';
-    perform workq._wake(v_queue, (select min(v.at) from unnest(v_visible, v_reasons) v (at, reason) where v.reason is null));
+    where v_queue.history <> 'none'
+  )
+  select min(t.visible_at) into v_first from retried t;
+  if v_first is not null then
+    perform workq._wake(v_queue, v_first);
   end if;
 
-  if v_dead is not null then
-    perform workq._bury(v_queue,
-      array(select ids[d.ord] from unnest(v_dead) with ordinality d (ord, n) order by d.n),
-      array(select r.reason from unnest(v_reasons) with ordinality r (reason, n) where r.reason is not null order by r.n),
-      array(select errors[d.ord] from unnest(v_dead) with ordinality d (ord, n) order by d.n),
-      array(select _fail.details[d.ord] from unnest(v_dead) with ordinality d (ord, n) order by d.n));
+  if array_remove(v_reasons, null) <> '{}' then
+    perform workq._bury(v_queue, array_agg(d.row_id), array_agg(d.reason), array_agg(errors[d.ord]), array_agg(_fail.details[d.ord]))
+    from unnest(v_firsts, v_rows, v_reasons) d (ord, row_id, reason)
+    where d.reason is not null;
   end if;
 
   return array(
@@ -96,7 +96,10 @@ set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 begin
-  return (workq._fail(queue, array[id], array[lease], array[error], array[retry_in], array[permanent], array[details]))[1];
+  if permanent is null then
+    perform workq._invalid('permanent', null, 'true or false');
+  end if;
+  return (workq._fail(queue, array[id], array[lease], array[error], array[retry_in], array[permanent], array[fail.details]))[1];
 end;
 $$;
 comment on function workq.fail is 'says that an attempt failed. Returns retry: it waits for retry_in (0 to 365 days), default the retry_delays of the queue with their jitter; dead: it was permanent, the last attempt, or past its ttl, and is a dead letter now; stale: it was received again; gone: it is finished already. error and details (JSON) are kept up to 64 KiB each, then cut with a mark. WQ001 unknown queue, 22023 null id or lease, or out of range';

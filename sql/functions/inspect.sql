@@ -103,6 +103,8 @@ begin
   select q.* into v_queue from workq.queue q where q.name = get.queue;
   if not found then
     perform workq._no_queue(queue);
+  elsif id is null then
+    perform workq._invalid('id', null, 'the id of a message, from receive or a receipt');
   end if;
 
   select d.* into v_delivery from workq.delivery d where d.queue_id = v_queue.id and d.message_id = get.id;
@@ -117,7 +119,7 @@ begin
 
   -- It is finished: the history tells how, and the message may be there still.
   select a.* into v_last from workq.attempt a
-  where a.message_id = get.id and a.queue_id = v_queue.id
+  where a.message_id = get.id and a.queue_id = v_queue.id and a.outcome in ('acked', 'dead', 'cancelled', 'purged')
   order by a.finished_at desc
   limit 1;
   select m.* into v_message from workq.message m
@@ -151,6 +153,8 @@ begin
   select q.* into v_queue from workq.queue q where q.name = history.queue;
   if not found then
     perform workq._no_queue(queue);
+  elsif id is null then
+    perform workq._invalid('id', null, 'the id of a message, from receive or a receipt');
   end if;
   return query
     select a.message_id, a.attempt, a.lease, a.started_at, a.finished_at, a.outcome, a.reason, a.worker, a.error, a.details, a.result

@@ -93,6 +93,7 @@ volatile
 security definer
 set search_path = pg_catalog, pg_temp
 set lock_timeout = '100ms'
+set datestyle = 'ISO'
 as $$
 #variable_conflict use_column
 declare
@@ -102,11 +103,7 @@ declare
   v_partition record;
   v_sequence text;
 begin
-  if current_setting('transaction_isolation') <> 'read committed' then
-    raise exception 'maintain needs read committed' using errcode = '0A000',
-      detail = format('transaction_isolation is %s', current_setting('transaction_isolation')),
-      hint = 'call it outside of a transaction, or begin one with isolation level read committed';
-  end if;
+  perform workq._need_read_committed('maintain');
   -- One at a time is enough; whoever comes second has nothing to do.
   if not pg_try_advisory_xact_lock(hashtext('workq.maintain')) then
     return;
@@ -142,7 +139,7 @@ begin
   end loop;
 
   for v_sequence in
-    select c.relname
+    select c.relname::text
     from pg_class c
     where c.relnamespace = 'workq'::regnamespace and c.relkind = 'S'
       and c.relname ~ '^queue_[0-9]+_' and not exists (

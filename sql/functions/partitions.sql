@@ -6,6 +6,8 @@ returns setof record
 language sql
 stable
 set search_path = pg_catalog, pg_temp
+-- The bounds are read back from the text that PostgreSQL shows them as.
+set datestyle = 'ISO'
 as $$
   select
     c.oid::regclass,

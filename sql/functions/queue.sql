@@ -19,7 +19,7 @@ as $$
 declare
   v_queue workq.queue := q;
   v_dead_letter_queue int;
-  v_century interval := '100 years';
+  v_century interval := interval '100 years';
   v_not_built text;
 begin
   v_not_built := case
@@ -40,7 +40,7 @@ begin
   v_queue.visibility_factor := coalesce(visibility_factor, v_queue.visibility_factor);
   v_queue.max_visibility := coalesce(max_visibility, v_queue.max_visibility);
   v_queue.max_attempts := coalesce(max_attempts, v_queue.max_attempts);
-  v_queue.retry_delays := coalesce(retry_delays, v_queue.retry_delays);
+  v_queue.retry_delays := case when retry_delays is null then v_queue.retry_delays else array(select unnest(retry_delays)) end;
   v_queue.retry_jitter := coalesce(retry_jitter, v_queue.retry_jitter);
   v_queue.ttl := coalesce(ttl, v_queue.ttl);
   v_queue.retention := coalesce(retention, v_queue.retention);
@@ -60,7 +60,7 @@ begin
     perform workq._invalid('visibility_factor', v_queue.visibility_factor::text, '1 to 100');
   elsif v_queue.max_attempts < 1 then
     perform workq._invalid('max_attempts', v_queue.max_attempts::text, '1 or more; alter_queue(..., clear => ''{max_attempts}'') for no limit');
-  elsif cardinality(v_queue.retry_delays) not between 1 and 100
+  elsif array_ndims(retry_delays) > 1 or cardinality(v_queue.retry_delays) not between 1 and 100
     or exists (select from unnest(v_queue.retry_delays) d where d is null or d not between interval '0' and interval '365 days')
   then
     perform workq._invalid('retry_delays', v_queue.retry_delays::text, '1 to 100 intervals, each 0 to 365 days');
@@ -191,7 +191,7 @@ begin
     from jsonb_each(to_jsonb(v_want)) w
     join jsonb_each(to_jsonb(v_have)) h on h.key = w.key
     where w.value <> h.value;
-    if v_different is not null then
+    if v_want is distinct from v_have then
       raise exception 'queue exists with other settings' using errcode = 'WQ008',
         detail = format('queue is %s, different: %s', workq._shown(queue), v_different),
         hint = 'workq.alter_queue(...) changes the settings of a queue';
@@ -303,23 +303,25 @@ as $$
 declare
   v_now timestamptz := clock_timestamp();
   v_queue workq.queue;
+  v_rows tid[];
   v_count bigint;
 begin
   select q.* into v_queue from workq.queue q where q.name = purge_queue.queue;
   if not found then
     perform workq._no_queue(purge_queue.queue);
   end if;
-  with locked as materialized (
-    select d.message_id from workq.delivery d where d.queue_id = v_queue.id order by d.message_id for update
-  ), purged as (
-    delete from workq.delivery d using locked l
-    where d.queue_id = v_queue.id and d.message_id = l.message_id
+  perform workq._enter(v_queue);
+  v_rows := array(
+    select d.ctid from workq.delivery d where d.queue_id = v_queue.id order by d.message_id for update);
+  with purged as (
+    delete from workq.delivery d using unnest(v_rows) r (row_id)
+    where d.ctid = r.row_id
     returning d.*
   ), kept as (
     insert into workq.attempt (message_id, finished_at, started_at, lease, queue_id, attempt, outcome, worker)
     select p.message_id, v_now, p.received_at, p.lease, p.queue_id, p.attempt, 'purged', p.worker
     from purged p
-    where p.lease is not null and v_queue.history <> 'none'
+    where p.attempt > 0 and v_queue.history <> 'none'
   )
   select count(*) into v_count from purged;
   return v_count;
@@ -344,13 +346,15 @@ begin
   if force is null then
     perform workq._invalid('force', null, 'true or false');
   end if;
+  -- An older snapshot would not see what was enqueued meanwhile, and throw it away.
+  perform workq._need_read_committed('drop_queue');
   lock table workq.queue in share row exclusive mode;
   select q.* into v_queue from workq.queue q where q.name = drop_queue.queue;
   if not found then
     perform workq._no_queue(queue);
   end if;
 
-  -- Waits for every open transaction that put something into the queue (see _enter). The sequences
+  -- Waits for every open transaction that changed something in the queue (see _enter). The sequences
   -- themselves are left for maintain: who waits on one of them now must find it, and then no queue.
   execute format('alter sequence %s cache 1', v_queue.sleepers);
 
@@ -375,4 +379,4 @@ begin
   delete from workq.queue q where q.id = v_queue.id;
 end;
 $$;
-comment on function workq.drop_queue is 'removes a queue. With unfinished messages or dead letters in it WQ007, and as the dead letter queue of others 2BP01, unless force is true: then they are thrown away. Waits for open transactions that enqueued into it. WQ001 unknown queue';
+comment on function workq.drop_queue is 'removes a queue. With unfinished messages or dead letters in it WQ007, and as the dead letter queue of others 2BP01, unless force is true: then they are thrown away. Waits for open transactions that use it. WQ001 unknown queue, 0A000 under REPEATABLE READ or SERIALIZABLE';

@@ -27,10 +27,20 @@ begin
   if v_floor <= workq._micros(now) - 1000000 then
     return workq._time(v_floor);
   end if;
-  return '-infinity';
+  return timestamptz '-infinity';
 end;
 $$;
 comment on function workq._floor is 'the time before which no delivery of the queue needs to be looked for, -infinity when there is none';
+
+create or replace function workq._doom(attempt int, max_attempts int, expires_at timestamptz, now timestamptz)
+returns text
+language sql
+immutable
+return case
+  when attempt >= max_attempts then 'attempts_exhausted'
+  when expires_at <= now then 'expired'
+end;
+comment on function workq._doom is 'why a delivery that holds no valid lease is given up on: attempts_exhausted, expired, or null: it is not';
 
 create or replace function workq._lease_length(visibility interval, factor double precision, attempt int, longest interval)
 returns interval
@@ -59,6 +69,7 @@ declare
   v_visibility interval;
   v_factor double precision;
   v_lease bigint;
+  v_sleepers bigint;
   v_look boolean;                          -- from the very beginning
   v_floor_seen bigint;
   v_from timestamptz;                      -- where the walk begins
@@ -67,7 +78,7 @@ declare
   v_wanted int := max_messages;
   v_buried int := 0;
   v_rows tid[];
-  v_doomed bigint[];
+  v_doomed tid[];
   v_reasons text[];
   v_lapsed tid[];
   v_met_first timestamptz;
@@ -90,6 +101,7 @@ begin
     return;
   end if;
 
+  v_sleepers := pg_sequence_last_value(v_queue.sleepers);  -- and the door: see _enter
   v_look := workq._due(v_queue.next_look, v_now);
   v_floor_seen := pg_sequence_last_value(v_queue.floor);
   if v_look then
@@ -109,17 +121,14 @@ begin
     select
       array_agg(w.row_id) filter (where w.reason is null),
       array_agg(w.row_id) filter (where w.reason is null and w.lease is not null),
-      array_agg(w.message_id) filter (where w.reason is not null),
+      array_agg(w.row_id) filter (where w.reason is not null),
       array_agg(w.reason) filter (where w.reason is not null),
       min(w.visible_at), max(w.priority), count(*)
     into v_rows, v_lapsed, v_doomed, v_reasons, v_met_first, v_met_priority, v_count
     from (
       select
-        d.ctid as row_id, d.message_id, d.lease, d.visible_at, d.priority,
-        case
-          when d.attempt >= coalesce(d.max_attempts, v_queue.max_attempts) then 'attempts_exhausted'
-          when d.expires_at <= v_now then 'expired'
-        end as reason
+        d.ctid as row_id, d.lease, d.visible_at, d.priority,
+        workq._doom(d.attempt, coalesce(d.max_attempts, v_queue.max_attempts), d.expires_at, v_now) as reason
       from generate_series(0, 10) p (priority)
       cross join lateral (
         select d.ctid, d.*
@@ -134,6 +143,9 @@ begin
     if v_last_priority is null then
       v_first := v_met_first;
       v_last_priority := case when v_count < v_wanted then 10 else v_met_priority end;
+      if v_look then
+        perform workq._rest(v_queue.next_look, v_now, interval '1 second');
+      end if;
     end if;
     exit when v_count = 0;
 
@@ -166,19 +178,35 @@ begin
     v_wanted := v_wanted - coalesce(cardinality(v_rows), 0);
 
     exit when v_doomed is null;
+    -- Where there is one there are more: a page at once, so that many of them do not cost a walk each.
+    select array_agg(d.row_id), array_agg(d.reason)
+    into v_doomed, v_reasons
+    from generate_series(0, 10) p (priority)
+    cross join lateral (
+      select d.ctid as row_id
+      from workq.delivery d
+      where d.queue_id = v_queue.id and d.priority = p.priority and d.visible_at between v_from and v_now
+      order by d.visible_at
+      limit 1000
+    ) s
+    cross join lateral (
+      select d.ctid as row_id, workq._doom(d.attempt, coalesce(d.max_attempts, v_queue.max_attempts), d.expires_at, v_now) as reason
+      from workq.delivery d
+      where d.ctid = s.row_id
+        and workq._doom(d.attempt, coalesce(d.max_attempts, v_queue.max_attempts), d.expires_at, v_now) is not null
+      limit 1
+      for update skip locked
+    ) d;
     perform workq._bury(v_queue, v_doomed, v_reasons);
     v_buried := v_buried + cardinality(v_doomed);
     exit when v_buried >= 1000;
   end loop;
 
-  if v_look then
-    perform workq._rest(v_queue.next_look, v_now, interval '1 second');
-  end if;
   perform workq._move_floor(v_queue, v_now, v_floor_seen, v_from, v_first, v_last_priority);
 
   -- Woken, and with room for more: this caller looks again in 10 ms, so nobody need notify until then.
   if v_wanted between 1 and max_messages - 1
-    and pg_sequence_last_value(v_queue.sleepers) > workq._micros(v_now) and workq._due(v_queue.quiet, v_now)
+    and v_sleepers > workq._micros(v_now) and workq._due(v_queue.quiet, v_now)
   then
     perform setval(v_queue.quiet, workq._micros(v_now) + 10000);
   end if;

@@ -31,6 +31,10 @@ begin
     perform workq._invalid('max_messages', max_messages::text, '1 to 100000');
   end if;
 
+  if dry_run is null then
+    perform workq._invalid('dry_run', null, 'true or false');
+  end if;
+
   perform workq._enter(v_target);
   v_letters := array(
     select l.message_id

@@ -18,6 +18,7 @@ begin
   elsif id is null or lease is null then
     perform workq._bad_batch(array[id], array[lease]);
   end if;
+  perform workq._enter(v_queue);
   update workq.delivery d
   set status = workq._cut_json(report.status)
   where d.queue_id = v_queue.id and d.message_id = report.id and d.lease = report.lease;

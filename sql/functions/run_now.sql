@@ -19,6 +19,7 @@ begin
   elsif id is null then
     perform workq._invalid('id', null, 'the id of a message, from receive or a receipt');
   end if;
+  perform workq._enter(v_queue);
   update workq.delivery d
   set visible_at = v_now,
       -- The ttl counts from when it first became visible: that is now.

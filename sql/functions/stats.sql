@@ -34,7 +34,6 @@ declare
   v_now timestamptz := clock_timestamp();
   v_partition regclass;
   v_from bigint;
-  v_seconds double precision;
 begin
   select p.relation into v_partition from workq._partitions(parent) p where v_now >= p.lower and v_now < p.upper;
   v_from := greatest(pg_relation_size(v_partition) / current_setting('block_size')::int - 1000, 0);
@@ -61,6 +60,7 @@ language plpgsql
 volatile
 security definer
 set search_path = pg_catalog, pg_temp
+set datestyle = 'ISO'
 as $$
 #variable_conflict use_column
 declare

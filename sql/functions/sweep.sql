@@ -24,7 +24,8 @@ declare
   v_id bigint;
   v_scanned int;
   v_stretch record;
-  v_ids bigint[];
+  v_rows tid[];
+  v_last bigint;
   v_reasons text[];
 begin
   if (max_rows between 1 and 100000) is not true then
@@ -48,9 +49,9 @@ begin
         select
           s.queue_id, count(*)::int as scanned, max(s.message_id) as last_id,
           min(s.visible_at) filter (where s.visible_at <= v_now) as first_visible,
-          array_agg(s.message_id) filter (where
-            s.visible_at <= v_now and s.attempt >= coalesce(s.max_attempts, q.max_attempts)
-            or s.expires_at <= v_now and (s.lease is null or s.visible_at <= v_now)) as doomed
+          array_agg(s.message_id order by s.message_id) filter (where
+            (s.lease is null or s.visible_at <= v_now)
+            and workq._doom(case when s.visible_at <= v_now then s.attempt end, coalesce(s.max_attempts, q.max_attempts), s.expires_at, v_now) is not null) as doomed
         from stretch s
         join workq.queue q on q.id = s.queue_id
         group by s.queue_id
@@ -67,27 +68,32 @@ begin
 
         if v_stretch.doomed is not null then
           -- Locked now, and looked at again as it is now.
-          select array_agg(l.message_id), array_agg(l.reason)
-          into v_ids, v_reasons
+          perform workq._enter(v_queue);
+          select array_agg(d.row_id), array_agg(d.reason), max(d.message_id)
+          into v_rows, v_reasons, v_last
           from (
-            select d.message_id,
-              case when d.attempt >= coalesce(d.max_attempts, v_queue.max_attempts) and d.visible_at <= v_now
-                then 'attempts_exhausted' else 'expired' end as reason
-            from workq.delivery d
-            where d.queue_id = v_queue.id and d.message_id = any (v_stretch.doomed)
-              and (d.visible_at <= v_now and d.attempt >= coalesce(d.max_attempts, v_queue.max_attempts)
-                or d.expires_at <= v_now and (d.lease is null or d.visible_at <= v_now))
-            order by d.message_id
+            select d.row_id, d.message_id,
+              -- Waiting for a retry, with attempts left or not, it can only have expired.
+              workq._doom(case when d.visible_at <= v_now then d.attempt end, coalesce(d.max_attempts, v_queue.max_attempts), d.expires_at, v_now) as reason
+            from unnest(v_stretch.doomed) s (message_id)
+            cross join lateral (
+              select d.ctid as row_id, d.message_id, d.attempt, d.max_attempts, d.visible_at, d.expires_at
+              from workq.delivery d
+              where d.queue_id = v_queue.id and d.message_id = s.message_id
+                and (d.lease is null or d.visible_at <= v_now)
+                and workq._doom(case when d.visible_at <= v_now then d.attempt end, coalesce(d.max_attempts, v_queue.max_attempts), d.expires_at, v_now) is not null
+              limit 1
+              for update skip locked
+            ) d
             limit max_rows - v_counts.exhausted - v_counts.expired
-            for update skip locked
-          ) l;
-          if v_ids is not null then
-            perform workq._bury(v_queue, v_ids, v_reasons);
+          ) d;
+          if v_rows is not null then
+            perform workq._bury(v_queue, v_rows, v_reasons);
             v_counts.exhausted := v_counts.exhausted + cardinality(array_positions(v_reasons, 'attempts_exhausted'));
             v_counts.expired := v_counts.expired + cardinality(array_positions(v_reasons, 'expired'));
             if v_counts.exhausted + v_counts.expired >= max_rows then
               -- Begin with the rest of this stretch the next time.
-              v_id := v_ids[cardinality(v_ids)];
+              v_id := v_last;
               exit;
             end if;
           end if;

@@ -43,10 +43,8 @@ volatile
 set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
-declare
-  v_locked bigint;
 begin
-  v_locked := pg_sequence_last_value(q.sleepers);
+  perform pg_sequence_last_value(q.sleepers);
   -- An older snapshot would still see a queue that was dropped meanwhile; this raises 40001 then.
   if current_setting('transaction_isolation') <> 'read committed' then
     perform from workq.queue k where k.id = q.id for key share;
@@ -102,11 +100,6 @@ begin
     v_until := v_quiet;
   end if;
 
-  if not workq._due(v_queue.next_due_look, v_now) then
-    return row('workq.' || v_queue.name,
-      least(v_until, workq._time(pg_sequence_last_value(v_queue.next_due_look))))::workq.wakeup;
-  end if;
-
   -- Is there something that receive left, because it stopped after so many dead letters?
   v_from := workq._floor(v_queue, v_now);
   perform
@@ -124,6 +117,10 @@ begin
   end if;
 
   -- The end of the next delay, backoff or lease.
+  if not workq._due(v_queue.next_due_look, v_now) then
+    return row('workq.' || v_queue.name,
+      least(v_until, workq._time(pg_sequence_last_value(v_queue.next_due_look))))::workq.wakeup;
+  end if;
   select min(d.visible_at) into v_due
   from generate_series(0, 10) p (priority)
   cross join lateral (

@@ -27,14 +27,17 @@ const (
 )
 
 type options struct {
+	server  string // connection string; "" for a throwaway server
 	dir     string
 	workers int
 	keep    bool
+	json    bool
 }
 
 // Command is `workq demo`.
 func Command() *cobra.Command {
 	var o options
+	var asWorker string
 	cmd := &cobra.Command{
 		Use:   "demo",
 		Short: "Hash real files with four workers, kill one, and check every result",
@@ -44,23 +47,40 @@ half-way with SIGKILL, waits until all is done, and compares every result with i
 
 It runs on a throwaway PostgreSQL that is gone afterwards; with DATABASE_URL set, in a database of its
 own on that server. The exit status is 1 if a result is lost or wrong.`,
-		Args: cobra.NoArgs,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return fmt.Errorf("too many arguments: %q", args[0])
+			}
+			if o.workers < 2 {
+				return fmt.Errorf("--workers is %d: choose 2 or more, as one is killed", o.workers)
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cmd.SilenceUsage = true
-			return run(cmd.Context(), cmd.OutOrStdout(), o)
+			o.server = os.Getenv("DATABASE_URL")
+			// The root command has these two.
+			if f := cmd.Flag("database-url"); f != nil && f.Value.String() != "" {
+				o.server = f.Value.String()
+			}
+			if f := cmd.Flag("json"); f != nil {
+				o.json = f.Value.String() == "true"
+			}
+			if asWorker != "" {
+				return work(cmd.Context(), cmd.InOrStdin(), o.server, o.dir, asWorker)
+			}
+			return run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), o)
 		},
 	}
-	cmd.Flags().StringVar(&o.dir, "dir", "", "folder with the files (default: the source tree of `go env GOROOT`)")
-	cmd.Flags().IntVar(&o.workers, "workers", 4, "number of worker processes, at least 2")
+	cmd.Flags().StringVar(&o.dir, "dir", "", "`folder` with the files (default: the source tree of `+"`+"`go env GOROOT`"+`"+`)")
+	cmd.Flags().IntVar(&o.workers, "workers", 4, "`+"`+"`number`"+`"+` of worker processes, at least 2")
 	cmd.Flags().BoolVar(&o.keep, "keep", false, "keep the server at the end, until interrupted")
-	cmd.AddCommand(workerCommand())
+	cmd.Flags().StringVar(&asWorker, "as-worker", "", "be one worker process, with this `+"`+"`name`"+`"+`")
+	_ = cmd.Flags().MarkHidden("as-worker") // it exists
 	return cmd
 }
 
-func run(ctx context.Context, out io.Writer, o options) (err error) {
-	if o.workers < 2 {
-		return fmt.Errorf("--workers is %d: it takes at least 2, as one is killed", o.workers)
-	}
+// run does it all. Data goes to out, everything else to progress.
+func run(ctx context.Context, out, progress io.Writer, o options) (err error) {
 	dir, err := sourceDir(ctx, o.dir)
 	if err != nil {
 		return err
@@ -74,34 +94,36 @@ func run(ctx context.Context, out io.Writer, o options) (err error) {
 	}
 
 	began := time.Now()
-	db, err := openDatabase(ctx)
+	db, err := openDatabase(ctx, o.server)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.close()) }()
-	fmt.Fprintf(out, "%s, workq installed (%s)\n", db.what, seconds(time.Since(began)))
-	fmt.Fprintf(out, "%s files below %s\n", thousands(len(paths)), dir)
+	fmt.Fprintf(progress, "%s, workq installed (%s)\n", db.what, seconds(time.Since(began)))
+	fmt.Fprintf(progress, "%s files below %s\n", thousands(len(paths)), dir)
 
 	pool, err := pgxpool.New(ctx, db.url)
 	if err != nil {
 		return fmt.Errorf("connect: %w", err)
 	}
 	defer pool.Close()
-	d := &demo{options: o, dir: dir, paths: paths, db: db, pool: pool, client: client.New(pool, client.Options{}), out: out}
+	d := &demo{options: o, dir: dir, paths: paths, db: db, pool: pool, client: client.New(pool, client.Options{}), progress: progress}
 
 	if err := d.work(ctx); err != nil {
 		return err
 	}
-	verdict, err := d.verify(ctx)
+	v, err := d.verify(ctx)
 	if err != nil {
 		return err
 	}
-	d.summary(verdict)
+	if err := d.summary(out, v); err != nil {
+		return err
+	}
 	if o.keep {
-		fmt.Fprintf(out, "\nThe server stays until you press Ctrl-C:\n\n  psql '%s'\n", db.url)
+		fmt.Fprintf(progress, "\nThe server stays until you press Ctrl-C:\n\n  psql '%s'\n", db.url)
 		<-ctx.Done()
 	}
-	return verdict.err()
+	return v.err()
 }
 
 // demo is one run.
@@ -112,7 +134,7 @@ type demo struct {
 	db     *database
 	pool   *pgxpool.Pool
 	client *client.Client
-	out    io.Writer
+	progress io.Writer
 
 	enqueued map[int64]message // by id
 	killed   killing
@@ -147,7 +169,7 @@ func (d *demo) work(ctx context.Context) error {
 		}
 		d.workers = append(d.workers, w)
 	}
-	show := newDisplay(d.out, len(d.paths))
+	show := newDisplay(d.progress, len(d.paths))
 	err := d.feedAndWatch(ctx, show)
 	show.stop()
 	if err != nil {

@@ -39,8 +39,8 @@ type bars struct {
 func newBars(out io.Writer, total int) *bars {
 	b := &bars{
 		writer:   progress.NewWriter(),
-		enqueue:  &progress.Tracker{Message: "enqueued", Total: int64(total), Units: progress.UnitsDefault},
-		work:     &progress.Tracker{Message: "done", Total: int64(total), Units: progress.UnitsDefault},
+		enqueue:  &progress.Tracker{Message: "enqueued     ", Total: int64(total), Units: progress.Units{Formatter: func(n int64) string { return thousands(int(n)) }}},
+		work:     &progress.Tracker{Message: "hashed, acked", Total: int64(total), Units: progress.Units{Formatter: func(n int64) string { return thousands(int(n)) }}},
 		finished: make(chan struct{}),
 	}
 	b.writer.SetOutputWriter(out)
@@ -49,7 +49,10 @@ func newBars(out io.Writer, total int) *bars {
 	b.writer.SetUpdateFrequency(100 * time.Millisecond)
 	b.writer.SetStyle(progress.StyleBlocks)
 	b.writer.SetTrackerPosition(progress.PositionRight)
-	b.writer.Style().Visibility.ETA = false
+	b.writer.Style().Visibility.Time = false
+	b.writer.Style().Options.PercentFormat = "%3.0f %%"
+	b.writer.Style().Options.DoneString = "all"
+	b.writer.Style().Options.Separator = ""
 	b.writer.AppendTracker(b.enqueue)
 	b.writer.AppendTracker(b.work)
 	go func() {
