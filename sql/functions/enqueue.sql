@@ -136,7 +136,7 @@ set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 declare
-  v_bytes bigint := coalesce(pg_column_size(payload), 0) + coalesce(octet_length(body), 0);
+  v_bytes bigint := coalesce(pg_column_size(payload), 0)::bigint + coalesce(octet_length(body), 0);
 begin
   if v_bytes > q.max_payload_bytes then
     raise exception 'payload is over the limit of the queue' using errcode = 'WQ004',

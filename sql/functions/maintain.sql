@@ -57,6 +57,7 @@ volatile
 set search_path = pg_catalog, pg_temp
 set lock_timeout = '100ms'
 as $$
+-- @plpgsql_check_options: security_warnings = off
 #variable_conflict use_column
 declare
   v_name text := replace(partition::text, 'workq.', '');

@@ -164,7 +164,7 @@ begin
   select q.* into v_have from workq.queue q where q.name = create_queue.queue;
   if not found then
     v_new := true;
-    v_id := nextval('workq.queue_id_seq');
+    v_id := nextval('workq.queue_id_seq')::int;
     foreach v_sequence in array array['floor', 'next_look', 'sleepers', 'quiet', 'next_due_look', 'depth'] loop
       execute format('create sequence workq.%I', format('queue_%s_%s', v_id, v_sequence));
     end loop;

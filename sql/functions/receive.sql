@@ -123,7 +123,7 @@ begin
       array_agg(w.row_id) filter (where w.reason is null and w.lease is not null),
       array_agg(w.row_id) filter (where w.reason is not null),
       array_agg(w.reason) filter (where w.reason is not null),
-      min(w.visible_at), max(w.priority), count(*)
+      min(w.visible_at), max(w.priority)::int, count(*)::int
     into v_rows, v_lapsed, v_doomed, v_reasons, v_met_first, v_met_priority, v_count
     from (
       select

@@ -49,7 +49,7 @@ begin
     limit max_messages
     for update skip locked);
   if dry_run then
-    return cardinality(v_letters);
+    return cardinality(v_letters)::bigint;
   end if;
 
   with placed as (

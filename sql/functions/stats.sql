@@ -6,6 +6,7 @@ language plpgsql
 volatile
 set search_path = pg_catalog, pg_temp
 as $$
+-- @plpgsql_check_options: security_warnings = off, extra_warnings = off
 #variable_conflict use_column
 declare
   v_limit int := 100000;
@@ -29,6 +30,7 @@ language plpgsql
 volatile
 set search_path = pg_catalog, pg_temp
 as $$
+-- @plpgsql_check_options: security_warnings = off, extra_warnings = off
 #variable_conflict use_column
 declare
   v_now timestamptz := clock_timestamp();

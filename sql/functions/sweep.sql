@@ -33,7 +33,7 @@ begin
   end if;
 
   if workq._due('workq.sweep_due', v_now) then
-    v_start_queue := coalesce(pg_sequence_last_value('workq.sweep_queue'), 0);
+    v_start_queue := coalesce(pg_sequence_last_value('workq.sweep_queue'), 0)::int;
     v_queue_id := v_start_queue;
     v_id := coalesce(pg_sequence_last_value('workq.sweep_message'), 0);
     loop
@@ -108,7 +108,9 @@ begin
       v_start_queue := 0;
     end loop;
     perform setval('workq.sweep_queue', v_queue_id), setval('workq.sweep_message', v_id);
-    perform workq._rest('workq.sweep_due', v_now);
+    if v_counts.exhausted + v_counts.expired = 0 then
+      perform workq._rest('workq.sweep_due', v_now);
+    end if;
   end if;
 
   with old as (
@@ -128,7 +130,7 @@ begin
     where l.queue_id = o.queue_id and l.message_id = o.message_id
     returning l.message_id
   )
-  select count(*) into v_counts.dead_removed from removed;
+  select count(*)::int into v_counts.dead_removed from removed;
   return v_counts;
 end;
 $$;
