@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"os"
 	"strings"
 	"time"
 
@@ -23,12 +22,12 @@ type database struct {
 	close func() error
 }
 
-// openDatabase makes a database of its own on the server at $DATABASE_URL, or on a throwaway server.
-// What is in other databases is not touched.
-func openDatabase(ctx context.Context) (_ *database, err error) {
-	if server := os.Getenv("DATABASE_URL"); server != "" {
+// openDatabase makes a database of its own on the server at that connection string, or with "" on a
+// throwaway server. What is in other databases is not touched.
+func openDatabase(ctx context.Context, server string) (_ *database, err error) {
+	if server != "" {
 		name := "workq_demo_" + strings.ToLower(rand.Text()[:8])
-		db := &database{what: "Database " + name + " on the server of DATABASE_URL"}
+		db := &database{what: "Database " + name + " made for this demo"}
 		if db.url, err = onDatabase(server, name); err != nil {
 			return nil, err
 		}
@@ -44,16 +43,16 @@ func openDatabase(ctx context.Context) (_ *database, err error) {
 	}
 
 	// As in production: a commit is on the disk before anybody is told.
-	server, err := devpg.Start(ctx, devpg.Options{Fsync: true})
+	cluster, err := devpg.Start(ctx, devpg.Options{Fsync: true})
 	if err != nil {
 		return nil, err
 	}
 	db := &database{
-		url:   server.URL("workq"),
-		what:  fmt.Sprintf("PostgreSQL %s started for this demo (fsync on)", server.Version()),
-		close: server.Close,
+		url:   cluster.URL("workq"),
+		what:  fmt.Sprintf("PostgreSQL %s started for this demo (fsync on)", cluster.Version()),
+		close: cluster.Close,
 	}
-	if err := execute(ctx, server.URL("postgres"), "create database workq"); err != nil {
+	if err := execute(ctx, cluster.URL("postgres"), "create database workq"); err != nil {
 		return nil, errors.Join(err, db.close())
 	}
 	return db.migrated(ctx)
@@ -73,7 +72,7 @@ func onDatabase(conn, name string) (string, error) {
 	}
 	u, err := url.Parse(conn)
 	if err != nil {
-		return "", errors.New("DATABASE_URL is no URL") // the error would show the password
+		return "", errors.New("the connection string is no URL") // the error would show the password
 	}
 	q := u.Query()
 	q.Del("dbname")

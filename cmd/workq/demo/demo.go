@@ -71,10 +71,10 @@ own on that server. The exit status is 1 if a result is lost or wrong.`,
 			return run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr(), o)
 		},
 	}
-	cmd.Flags().StringVar(&o.dir, "dir", "", "`folder` with the files (default: the source tree of `+"`+"`go env GOROOT`"+`"+`)")
-	cmd.Flags().IntVar(&o.workers, "workers", 4, "`+"`+"`number`"+`"+` of worker processes, at least 2")
+	cmd.Flags().StringVar(&o.dir, "dir", "", "`folder` with the files (default: the source tree of the Go distribution)")
+	cmd.Flags().IntVar(&o.workers, "workers", 4, "`number` of worker processes, at least 2")
 	cmd.Flags().BoolVar(&o.keep, "keep", false, "keep the server at the end, until interrupted")
-	cmd.Flags().StringVar(&asWorker, "as-worker", "", "be one worker process, with this `+"`+"`name`"+`"+`")
+	cmd.Flags().StringVar(&asWorker, "as-worker", "", "be one worker process, with this `name`")
 	_ = cmd.Flags().MarkHidden("as-worker") // it exists
 	return cmd
 }
@@ -129,11 +129,11 @@ func run(ctx context.Context, out, progress io.Writer, o options) (err error) {
 // demo is one run.
 type demo struct {
 	options
-	dir    string
-	paths  []string
-	db     *database
-	pool   *pgxpool.Pool
-	client *client.Client
+	dir      string
+	paths    []string
+	db       *database
+	pool     *pgxpool.Pool
+	client   *client.Client
 	progress io.Writer
 
 	enqueued map[int64]message // by id

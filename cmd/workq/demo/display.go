@@ -52,7 +52,7 @@ func newBars(out io.Writer, total int) *bars {
 	b.writer.Style().Visibility.Time = false
 	b.writer.Style().Options.PercentFormat = "%3.0f %%"
 	b.writer.Style().Options.DoneString = "all"
-	b.writer.Style().Options.Separator = ""
+	b.writer.Style().Options.Separator = " "
 	b.writer.AppendTracker(b.enqueue)
 	b.writer.AppendTracker(b.work)
 	go func() {

@@ -1,18 +1,31 @@
 package demo
 
 import (
+	"encoding/json"
 	"fmt"
+	"io"
 	"time"
 )
 
-func (d *demo) summary(v verdict) {
+// summary says what was found: for people, or as JSON.
+func (d *demo) summary(out io.Writer, v verdict) error {
+	if d.json {
+		return json.NewEncoder(out).Encode(map[string]any{
+			"files": v.files, "results": v.results, "lost": len(v.lost), "wrong": len(v.wrong),
+			"twice": len(v.twice), "of_no_file": len(v.strange),
+			"leases_of_killed_worker": v.killedLeases, "redelivered": v.redelivered,
+			"messages_per_second": rate(v.first, v.firstSpan), "seconds": v.span.Seconds(),
+			"p50_seconds": v.percentile(50).Seconds(), "p99_seconds": v.percentile(99).Seconds(),
+			"ok": v.err() == nil,
+		})
+	}
 	line := func(name, value, remark string) {
 		if remark != "" {
 			remark = "  " + remark
 		}
-		fmt.Fprintf(d.out, "  %-15s %10s%s\n", name, value, remark)
+		fmt.Fprintf(out, "  %-15s %10s%s\n", name, value, remark)
 	}
-	fmt.Fprintf(d.out, "\nEvery result was compared with the file it is about:\n\n")
+	fmt.Fprintf(out, "\nEvery result was compared with the file it is about:\n\n")
 	line("files", thousands(v.files), "")
 	line("results", thousands(v.results), "")
 	line("lost", thousands(len(v.lost)), "")
@@ -30,26 +43,27 @@ func (d *demo) summary(v verdict) {
 	id := int64(1)
 	if len(v.example) > 0 {
 		id = v.example[0].ID
-		fmt.Fprintf(d.out, "\nOne that the killed worker held, message %d (%s):\n\n", id, v.examplePath)
+		fmt.Fprintf(out, "\nOne of the redelivered, message %d (%s):\n\n", id, v.examplePath)
 		for _, a := range v.example {
-			fmt.Fprintf(d.out, "  attempt %d  %s  %-8s after %s\n", a.Number, a.Worker, a.Outcome, seconds(a.Finished.Sub(a.Started)))
+			fmt.Fprintf(out, "  attempt %d  %s  %-8s after %s\n", a.Number, a.Worker, a.Outcome, seconds(a.Finished.Sub(a.Started)))
 		}
 	}
 
-	fmt.Fprintf(d.out, `
+	fmt.Fprintf(out, `
 SQL to look around`)
 	if !d.keep {
-		fmt.Fprintf(d.out, ", on a server that stays: make demo ARGS=--keep, or workq dev")
+		fmt.Fprintf(out, ", on a server that stays: make demo ARGS=--keep, or workq dev")
 	}
-	fmt.Fprintf(d.out, `
+	fmt.Fprintf(out, `
 
   select * from workq.stats('%[1]s');
   select state, attempt, worker, result, payload from workq.get('%[1]s', %[2]d);
   select attempt, outcome, worker, result from workq.history('%[1]s', %[2]d);
 `, queue, id)
 	if err := v.err(); err == nil {
-		fmt.Fprintf(d.out, "\nNothing lost, nothing wrong.\n")
+		fmt.Fprintf(out, "\nNothing lost, nothing wrong.\n")
 	}
+	return nil
 }
 
 func rate(n int, span time.Duration) int {

@@ -14,37 +14,18 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/spf13/cobra"
 
 	"github.com/pgworkq/workq/client"
 )
 
-// workerCommand is the worker process. It drains and ends when its standard input ends, so that it
-// never outlives the demo.
-func workerCommand() *cobra.Command {
-	var dir, name string
-	cmd := &cobra.Command{
-		Use:    "worker",
-		Short:  "One worker process of the demo",
-		Hidden: true,
-		Args:   cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			cmd.SilenceUsage = true
-			ctx, cancel := context.WithCancel(cmd.Context())
-			defer cancel()
-			go func() {
-				_, _ = io.Copy(io.Discard, os.Stdin)
-				cancel()
-			}()
-			return work(ctx, os.Getenv("DATABASE_URL"), dir, name)
-		},
-	}
-	cmd.Flags().StringVar(&dir, "dir", "", "folder with the files")
-	cmd.Flags().StringVar(&name, "name", "", "name in the history")
-	return cmd
-}
-
-func work(ctx context.Context, url, dir, name string) error {
+// work is a worker process. It drains and ends when alive ends, so that it never outlives the demo.
+func work(ctx context.Context, alive io.Reader, url, dir, name string) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go func() {
+		_, _ = io.Copy(io.Discard, alive)
+		cancel()
+	}()
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return err
@@ -94,7 +75,7 @@ func startWorker(url, dir, name string) (*worker, error) {
 		return nil, fmt.Errorf("find this program: %w", err)
 	}
 	w := &worker{name: name, done: make(chan struct{})}
-	w.cmd = exec.Command(self, "demo", "worker", "--dir", dir, "--name", name)
+	w.cmd = exec.Command(self, "demo", "--as-worker", name, "--dir", dir)
 	w.cmd.Env = append(os.Environ(), "DATABASE_URL="+url)
 	w.cmd.Stdout, w.cmd.Stderr = &w.out, &w.out
 	if w.stdin, err = w.cmd.StdinPipe(); err != nil {
