@@ -43,8 +43,8 @@ golangci: ## golangci-lint, which takes minutes to build at first
 	@go run $(GOLANGCI) run ./...
 
 .PHONY: demo
-demo: setup ## The main job on real input: hash the files of the Go distribution with four workers
-	@go run ./cmd/workq demo
+demo: setup build ## The main job on real input: hash the files of the Go distribution with four workers
+	@bin/workq demo $(ARGS)
 
 .PHONY: bench
 bench: setup ## Benchmarks against peers
