@@ -142,7 +142,7 @@ func (v verdict) err() error {
 		off = append(off, fmt.Sprintf("%d dead letters", v.dead))
 	}
 	if v.killedLeases == 0 {
-		off = append(off, "the killed worker held no lease, so nothing was shown")
+		off = append(off, "the killed worker held no lease, so nothing was shown: choose a folder with more files")
 	}
 	if v.redelivered < v.killedLeases {
 		off = append(off, fmt.Sprintf("only %d messages were redelivered, the killed worker held %d", v.redelivered, v.killedLeases))

@@ -117,7 +117,7 @@ func TestCheckReportsWhatIsOff(t *testing.T) {
 		}, "1 of no file (message 77)"},
 		"messages left":  {func(w *world) { w.verdict = func(v *verdict) { v.killedLeases, v.unfinished = 1, 2 } }, "2 messages left in the queue"},
 		"a dead letter":  {func(w *world) { w.verdict = func(v *verdict) { v.killedLeases, v.dead = 1, 1 } }, "1 dead letters"},
-		"an idle victim": {func(w *world) { w.verdict = func(*verdict) {} }, "the killed worker held no lease, so nothing was shown"},
+		"an idle victim": {func(w *world) { w.verdict = func(*verdict) {} }, "the killed worker held no lease, so nothing was shown: choose a folder with more files"},
 		"a lease that was never redelivered": {func(w *world) {
 			w.verdict = func(v *verdict) { v.killedLeases = 4 }
 		}, "only 1 messages were redelivered, the killed worker held 4"},

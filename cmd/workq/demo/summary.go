@@ -52,7 +52,7 @@ func (d *demo) summary(out io.Writer, v verdict) error {
 	fmt.Fprintf(out, `
 SQL to look around`)
 	if !d.keep {
-		fmt.Fprintf(out, ", on a server that stays: make demo ARGS=--keep, or workq dev")
+		fmt.Fprintf(out, " (--keep keeps the server: make demo ARGS=--keep)")
 	}
 	fmt.Fprintf(out, `
 
