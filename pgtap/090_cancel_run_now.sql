@@ -1,6 +1,6 @@
 -- By hand: cancel, run_now.
 begin;
-select plan(39);
+select plan(43);
 
 select is(
   (select format('(%s) -> %s %s', pg_get_function_identity_arguments(p.oid), pg_get_function_result(p.oid), p.provolatile)
@@ -65,6 +65,15 @@ select id, lease, attempt from workq.receive('q') \gset r_
 select is(:r_attempt, 2, 'and its attempts');
 select is(workq.ack('q', :f_id, :r_lease), 'acked');
 select is(workq.run_now('q', :f_id), false, 'a finished one');
+
+-- A message that was visible before keeps its ttl, though release gave the attempt back.
+select workq.create_queue('t', ttl => '30 min') as t, (workq.enqueue('t')).id as id \gset t_
+select lease from workq.receive('t') \gset t_
+select is(workq.release('t', :t_id, :t_lease, '1 hour'), 'released');
+select expires_at from workq.get('t', :t_id) \gset t_
+select is(workq.run_now('t', :t_id), true, 'a released one with a delay');
+select is((workq.get('t', :t_id)).expires_at, :'t_expires_at'::timestamptz, 'its ttl counts from when it first became visible');
+select is((select id from workq.receive('t')), :t_id::bigint, 'and it is received');
 
 select * from finish();
 rollback;
