@@ -41,15 +41,10 @@ func enqueueLines(cmd *cobra.Command, queue, headers string) error {
 		call: manyCall(queue, headers, fn("").flags(f)),
 	}
 	err = connect(cmd, func(ctx context.Context, conn *pgx.Conn) error {
-		if !atomic {
-			return l.load(ctx, conn)
+		if atomic {
+			return l.loadAtomic(ctx, conn)
 		}
-		err := pgx.BeginFunc(context.WithoutCancel(ctx), conn, func(tx pgx.Tx) error { return l.load(ctx, tx) })
-		if err != nil {
-			l.done = 0
-			return &noteError{err, "nothing was enqueued"}
-		}
-		return nil
+		return l.load(ctx, conn)
 	})
 	bar.stop()
 	if err != nil && !l.begun {
@@ -64,7 +59,8 @@ type loader struct {
 	bar   *progressBar
 	size  int
 	call  *call
-	done  int
+	done  int // messages that are in
+	sent  int // number of the last line that was read and is in
 	begun bool
 }
 
@@ -76,20 +72,54 @@ type begins interface {
 func (l *loader) load(ctx context.Context, db begins) error {
 	l.begun = true
 	for {
-		batch, err := l.lines.batch(l.size)
+		batch, next, err := l.read(ctx)
 		if err := l.send(ctx, db, batch); err != nil {
 			return err
 		}
 		if errors.Is(err, io.EOF) {
 			return nil
 		}
-		if err == nil {
-			err = ctx.Err()
-		}
 		if err != nil {
-			return l.stopped(err, l.lines.last+1)
+			return l.stopped(err, next)
 		}
+		l.sent = next - 1
 	}
+}
+
+// read reads a batch, and gives the number of the line that follows. An interrupt does not wait for
+// input.
+func (l *loader) read(ctx context.Context) (batch []line, next int, err error) {
+	done := make(chan struct{})
+	var got []line
+	var gotErr error
+	go func() {
+		defer close(done)
+		got, gotErr = l.lines.batch(l.size)
+	}()
+	select {
+	case <-ctx.Done():
+		return nil, l.sent + 1, ctx.Err()
+	case <-done:
+		return got, l.lines.last + 1, gotErr
+	}
+}
+
+func (l *loader) loadAtomic(ctx context.Context, conn *pgx.Conn) error {
+	committing := false
+	err := pgx.BeginFunc(context.WithoutCancel(ctx), conn, func(tx pgx.Tx) error {
+		err := l.load(ctx, tx)
+		committing = err == nil
+		return err
+	})
+	if err == nil {
+		return nil
+	}
+	l.done = 0
+	var pg *pgconn.PgError
+	if committing && !errors.As(err, &pg) {
+		return &noteError{err, "it is not known whether all lines were enqueued or none"}
+	}
+	return &noteError{err, "nothing was enqueued"}
 }
 
 // send enqueues a batch in a transaction of its own. When PostgreSQL refuses something in it, the

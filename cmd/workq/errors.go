@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -74,20 +75,22 @@ func report(w io.Writer, cmd *cobra.Command, err error) int {
 		fmt.Fprintf(w, "workq: %s\nTry '%s --help'\n", oneLine(err.Error()), cmd.CommandPath())
 		return exitUsage
 	}
+	status := exitFailed
 	if errors.Is(err, context.Canceled) && cmd.Context().Err() != nil {
+		status = exitInterrupted
 		fmt.Fprintln(w, "workq: interrupted")
-		return exitInterrupted
-	}
-	msg, hint := explain(run.err)
-	fmt.Fprintf(w, "workq: %s\n", oneLine(msg))
-	if hint != "" {
-		fmt.Fprintf(w, "hint: %s\n", hint)
+	} else {
+		msg, hint := explain(run.err)
+		fmt.Fprintf(w, "workq: %s\n", oneLine(msg))
+		if hint != "" {
+			fmt.Fprintf(w, "hint: %s\n", hint)
+		}
 	}
 	var note *noteError
 	if errors.As(err, &note) {
 		fmt.Fprintf(w, "workq: %s\n", note.note)
 	}
-	return exitFailed
+	return status
 }
 
 // explain gives an error as one line and a hint, which may be "".
@@ -105,6 +108,10 @@ func explain(err error) (msg, hint string) {
 	var connect *pgconn.ConnectError
 	if errors.As(err, &connect) {
 		return explainConnect(connect)
+	}
+	var parse *pgconn.ParseConfigError
+	if errors.As(err, &parse) {
+		return parse.Error(), connectHint
 	}
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) {
@@ -145,7 +152,7 @@ func explainConnect(e *pgconn.ConnectError) (msg, hint string) {
 		why = why[strings.LastIndex(why, ": ")+1:]
 	}
 	return fmt.Sprintf("cannot connect to PostgreSQL at %s as user %s, database %s: %s",
-		where, e.Config.User, e.Config.Database, strings.TrimSpace(why)), connectHint
+		where, e.Config.User, cmp.Or(e.Config.Database, e.Config.User), strings.TrimSpace(why)), connectHint
 }
 
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }

@@ -25,7 +25,7 @@ while read -r what group; do
   end) groups="${groups%%" $group "*} ${groups#*" $group "}" ;;
   esac
 done
-for group in $groups; do kill -KILL -- "-$group"; done 2>/dev/null
+for group in $groups; do kill -s KILL -- "-$group"; done 2>/dev/null
 `
 
 func startJanitor() (*janitor, error) {

@@ -60,7 +60,7 @@ func showRecord(cmd *cobra.Command, record any) error {
 // printer prints rows, which are JSON objects: as they are, or as a table in which the first row's
 // names are the columns.
 type printer struct {
-	out       io.Writer
+	out, err  io.Writer
 	json, one bool
 	n         int
 	table     table.Writer
@@ -68,7 +68,7 @@ type printer struct {
 
 func newPrinter(cmd *cobra.Command, one bool) *printer {
 	asJSON, _ := cmd.Flags().GetBool("json")
-	return &printer{out: cmd.OutOrStdout(), json: asJSON, one: one, table: newTable()}
+	return &printer{out: cmd.OutOrStdout(), err: cmd.ErrOrStderr(), json: asJSON, one: one, table: newTable()}
 }
 
 func (p *printer) row(row string) error {
@@ -91,13 +91,13 @@ func (p *printer) row(row string) error {
 	}
 	if p.one {
 		for i, name := range names {
-			p.table.AppendRow(table.Row{text.FgCyan.Sprint(name), show1(name, values[i], true)})
+			p.table.AppendRow(table.Row{text.FgCyan.Sprint(name), cell(name, values[i], true)})
 		}
 		return nil
 	}
 	header, cells := make(table.Row, len(names)), make(table.Row, len(names))
 	for i, name := range names {
-		header[i], cells[i] = name, show1(name, values[i], false)
+		header[i], cells[i] = name, cell(name, values[i], false)
 	}
 	if p.n == 1 {
 		p.table.AppendHeader(header)
@@ -119,6 +119,7 @@ func (p *printer) end() error {
 		return err
 	}
 	if p.n == 0 {
+		fmt.Fprintln(p.err, "workq: nothing to show")
 		return nil
 	}
 	_, err := fmt.Fprintln(p.out, p.table.Render())
@@ -166,8 +167,8 @@ func fields(row string) (names []string, values []json.RawMessage, err error) {
 // cellWidth is where a value of a list is cut.
 const cellWidth = 60
 
-// show1 gives a value as people read it, whole or short.
-func show1(name string, v json.RawMessage, whole bool) string {
+// cell gives a value as people read it, whole or short.
+func cell(name string, v json.RawMessage, whole bool) string {
 	s := string(v)
 	var str string
 	if json.Unmarshal(v, &str) == nil { // a null leaves it empty
