@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -17,15 +16,6 @@ import (
 
 	"github.com/pgworkq/workq/cmd/workq/devpg"
 )
-
-// buildCommand gives the path of a fresh workq.
-func buildCommand(t *testing.T) string {
-	t.Helper()
-	bin := filepath.Join(t.TempDir(), "workq")
-	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", bin, "../cmd/workq").CombinedOutput()
-	require.NoError(t, err, string(out))
-	return bin
-}
 
 // goSource is a folder of the Go distribution's source.
 func goSource(t *testing.T, name string) string {
@@ -53,7 +43,8 @@ func envWithout(names []string, add ...string) []string {
 
 func TestDemo(t *testing.T) {
 	t.Parallel()
-	bin := buildCommand(t)
+	bin, err := buildCommand()
+	require.NoError(t, err)
 
 	// The main job on real input, as `make demo` runs it: its own server, fsync on.
 	t.Run("the whole Go distribution", func(t *testing.T) {
@@ -192,22 +183,4 @@ func demoDatabases(t *testing.T, progress string) []string {
 	name, _, _ := strings.Cut(rest, " ")
 	require.Contains(t, name, "workq_demo_")
 	return column[string](t, connect(t, serverURL), "select datname::text from pg_database where datname = $1", name)
-}
-
-// lockedBuffer can be read while a process writes to it.
-type lockedBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
 }

@@ -197,7 +197,8 @@ func gofmt(t *testing.T, source string) string {
 // The lines under "Install", with psql in place of a file.
 func TestReadmeInstallLinesInstall(t *testing.T) {
 	t.Parallel()
-	bin := buildCommand(t)
+	bin, err := buildCommand()
+	require.NoError(t, err)
 	lines := regexp.MustCompile(`(?m)^bin/workq [^#\n]*`).FindAllString(section(t, readme(t), "Install"), -1)
 	require.Len(t, lines, 2)
 	for _, line := range lines {
@@ -305,7 +306,8 @@ func TestReadmeNamesCommandsThatExist(t *testing.T) {
 	for _, m := range regexp.MustCompile("(?m)(?:^|`|^ *)make ([a-z]+)").FindAllStringSubmatch(text, -1) {
 		require.Regexp(t, `(?m)^`+m[1]+`:`, string(makefile), "make "+m[1])
 	}
-	bin := buildCommand(t)
+	bin, err := buildCommand()
+	require.NoError(t, err)
 	for _, m := range regexp.MustCompile("`workq ([a-z|]+)(?: ([a-z|]+))?").FindAllStringSubmatch(text, -1) {
 		for _, sub := range strings.Split(m[1], "|") {
 			for _, verb := range strings.Split(m[2], "|") {
