@@ -224,7 +224,7 @@ func TestWorkerWorksInEveryExecMode(t *testing.T) {
 
 func TestWorkerCancelsAHandlerWhoseLeaseIsLost(t *testing.T) {
 	t.Parallel()
-	c, _ := newClient(t, client.QueueSettings{Visibility: new(600 * time.Millisecond)})
+	c, _ := newClient(t, client.QueueSettings{Visibility: new(9 * time.Second)})
 	started, cause := make(chan int64, 1), make(chan error, 1)
 	runWorker(t, c, client.HandlerFunc(func(ctx context.Context, m *client.Message) error {
 		started <- m.ID
@@ -237,7 +237,9 @@ func TestWorkerCancelsAHandlerWhoseLeaseIsLost(t *testing.T) {
 	out, err := c.Cancel(t.Context(), "q", id)
 	require.NoError(t, err)
 	require.Equal(t, client.Revoked, out)
+	began := time.Now()
 	require.ErrorIs(t, next(t, "the cause", cause), client.ErrLeaseLost)
+	require.Less(t, time.Since(began), 6*time.Second, "told by a heartbeat, before the deadline")
 	require.Equal(t, []string{"cancelled"}, outcomes(t, c, id))
 }
 
@@ -281,19 +283,18 @@ func TestWorkerDrains(t *testing.T) {
 	c, _ := newClient(t, client.QueueSettings{})
 	first, second := enqueue(t, c, 1, nil), enqueue(t, c, 2, nil)
 	started, finish := make(chan int64), make(chan struct{})
-	stop := runWorker(t, c, client.HandlerFunc(func(ctx context.Context, m *client.Message) error {
-		started <- m.ID
-		select {
-		case <-finish:
-			return nil
-		case <-ctx.Done():
+	ctx, cancel := context.WithCancel(t.Context())
+	done := inBackground(func() (struct{}, error) {
+		return struct{}{}, c.NewWorker("q", client.HandlerFunc(func(ctx context.Context, m *client.Message) error {
+			started <- m.ID
+			<-finish
 			return context.Cause(ctx)
-		}
-	}), client.WorkerOptions{Concurrency: 1})
+		}), client.WorkerOptions{Concurrency: 1}).Run(ctx)
+	})
 	require.Equal(t, first, next(t, "the handler", started))
-	stopped := inBackground(func() (struct{}, error) { return struct{}{}, stop() })
+	cancel()
 	close(finish)
-	_, err := result(t, stopped)
+	_, err := result(t, done)
 	require.NoError(t, err)
 	require.Equal(t, []string{"acked"}, outcomes(t, c, first))
 	require.Empty(t, outcomes(t, c, second))

@@ -90,12 +90,13 @@ func TestWorkerPollsWithoutNotifications(t *testing.T) {
 func TestWorkerFindsWhatASlowTransactionEnqueued(t *testing.T) {
 	t.Parallel()
 	c, pool := newClient(t, client.QueueSettings{})
+	c = client.New(pool, client.Options{DisableListen: true}) // no wake-up by a connection that comes up
 	tx, err := pool.Begin(t.Context())
 	require.NoError(t, err)
 	defer func() { _ = tx.Rollback(context.Background()) }()
 	id := enqueue(t, c.With(tx), 1, nil)
 	handled := make(chan int64, 10)
-	runWorker(t, c, collectIDs(handled), client.WorkerOptions{PollInterval: time.Hour})
+	runWorker(t, c, collectIDs(handled), client.WorkerOptions{PollInterval: time.Hour, DisableMaintenance: true})
 	waitFor(t, "the worker to sleep", func() bool {
 		return value[bool](t, pool, `select exists (select from pg_stat_activity
 			where datname = current_database() and query like '%workq.receive%' and state = 'idle' and state_change < clock_timestamp() - interval '100 ms')`)
