@@ -10,7 +10,6 @@ create or replace function workq._bad_batch(ids bigint[], leases bigint[])
 returns void
 language plpgsql
 volatile
-set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 begin
@@ -24,18 +23,17 @@ end;
 $$;
 comment on function workq._bad_batch is 'raises 22023 for ids and leases that do not fit together or are null';
 
-create or replace function workq._is_batch(ids bigint[], leases bigint[], dims text default null)
+create or replace function workq._is_batch(ids bigint[], leases bigint[], others boolean default true)
 returns boolean
 language sql
 immutable
 return case
-  when ids is null or leases is null or array_dims(ids) is distinct from array_dims(leases)
-    or coalesce(dims, array_dims(ids)) is distinct from array_dims(ids)
+  when ids is null or leases is null or not others or array_dims(ids) is distinct from array_dims(leases)
     or array_ndims(ids) > 1 or array_lower(ids, 1) <> 1
     then false
   else array_position(ids, null) is null and array_position(leases, null) is null
 end;
-comment on function workq._is_batch is 'whether ids and leases are without nulls, of one length and of one dimension that begins at 1; dims: array_dims of another array, which has to fit';
+comment on function workq._is_batch is 'whether ids and leases are without nulls, of one length and of one dimension that begins at 1; others: whether other arrays fit to them';
 
 -- workq._lock: the deliveries that still carry their leases.
 -- Locks them in the order of their ids, so that two batches never deadlock. Lateral, so that the join
@@ -45,7 +43,6 @@ comment on function workq._is_batch is 'whether ids and leases are without nulls
 create or replace function workq._lock(q workq.queue, ids bigint[], leases bigint[], ords out bigint[], rows out tid[])
 language plpgsql
 volatile
-set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 begin
@@ -67,11 +64,10 @@ end;
 $$;
 comment on function workq._lock is 'locks the deliveries that still carry the leases named; their positions among the ids, and their rows';
 
-create or replace function workq._outcomes(q workq.queue, ids bigint[], done bigint[], word text)
+create or replace function workq._outcomes(queue_id int, ids bigint[], done bigint[], word text)
 returns text[]
 language plpgsql
 volatile
-set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 begin
@@ -81,7 +77,7 @@ begin
   return array(
     select case
       when i.ord = any (done) then word
-      when exists (select from workq.delivery d where d.queue_id = q.id and d.message_id = i.id) then 'stale'
+      when exists (select from workq.delivery d where d.queue_id = _outcomes.queue_id and d.message_id = i.id) then 'stale'
       else 'gone'
     end
     from unnest(ids) with ordinality i (id, ord)
@@ -90,38 +86,64 @@ end;
 $$;
 comment on function workq._outcomes is 'an outcome for each id: the word for those whose positions are done, stale or gone for the others';
 
+-- One statement a call, as acks are what a queue does most. A row that had to be waited for is locked
+-- but not yet seen by the statement that waited: the next round sees it.
 create or replace function workq._ack(queue text, ids bigint[], leases bigint[], results jsonb[])
 returns text[]
 language plpgsql
 volatile
-set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 declare
   v_now timestamptz := clock_timestamp();
-  v_queue workq.queue;
+  v_queue_id int;
+  v_done bigint[];
   v_ords bigint[];
-  v_rows tid[];
+  v_locked int;
 begin
-  select q.* into v_queue from workq.queue q where q.name = _ack.queue;
-  if not found then
-    perform workq._no_queue(queue);
-  elsif not workq._is_batch(ids, leases, array_dims(results)) then
+  if not workq._is_batch(ids, leases, results is null or array_dims(results) is not distinct from array_dims(ids)) then
     perform workq._bad_batch(ids, leases);
   end if;
+  loop
+    with queue as materialized (
+      select q.id, q.history, pg_sequence_last_value(q.sleepers) as door  -- see _enter
+      from workq.queue q
+      where q.name = _ack.queue
+    ), locked as materialized (
+      select l.*
+      from queue q
+      cross join (select * from unnest(ids, leases) with ordinality i (id, lease, ord) order by i.id) i
+      cross join lateral (
+        select d.ctid as row_id, i.ord
+        from workq.delivery d
+        where d.queue_id = q.id and d.message_id = i.id and d.lease = i.lease
+        limit 1
+        for update
+      ) l
+    ), acked as (
+      delete from workq.delivery d
+      using locked l
+      where d.ctid = l.row_id
+      returning l.ord, d.message_id, d.received_at, d.lease, d.queue_id, d.attempt, d.worker
+    ), kept as (
+      insert into workq.attempt (message_id, finished_at, started_at, lease, queue_id, attempt, outcome, worker, result)
+      select a.message_id, v_now, a.received_at, a.lease, a.queue_id, a.attempt, 'acked', a.worker, workq._cut_json(results[a.ord])
+      from acked a
+      where (select q.history from queue q) = 'all'
+    )
+    select (select q.id from queue q), (select array_agg(a.ord) from acked a), count(distinct l.row_id)::int
+    into v_queue_id, v_ords, v_locked
+    from locked l;
+    v_done := v_done || v_ords;
+    exit when v_locked = coalesce(cardinality(v_ords), 0);
+  end loop;
 
-  select l.ords, l.rows into v_ords, v_rows from workq._lock(v_queue, ids, leases) l;
-  with acked as (
-    delete from workq.delivery d
-    using unnest(v_ords, v_rows) l (ord, row_id)
-    where d.ctid = l.row_id
-    returning l.ord, d.message_id, d.received_at, d.lease, d.attempt, d.worker
-  )
-  insert into workq.attempt (message_id, finished_at, started_at, lease, queue_id, attempt, outcome, worker, result)
-  select a.message_id, v_now, a.received_at, a.lease, v_queue.id, a.attempt, 'acked', a.worker, workq._cut_json(results[a.ord])
-  from acked a
-  where v_queue.history = 'all';
-  return workq._outcomes(v_queue, ids, v_ords, 'acked');
+  if cardinality(v_done) = cardinality(ids) then
+    return array_fill('acked'::text, array[cardinality(ids)]);
+  elsif v_queue_id is null then
+    perform workq._no_queue(queue);
+  end if;
+  return workq._outcomes(v_queue_id, ids, v_done, 'acked');
 end;
 $$;
 comment on function workq._ack is 'finishes deliveries; an outcome for each';

@@ -9,7 +9,6 @@ create or replace function workq._bury(
 returns void
 language plpgsql
 volatile
-set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 declare

@@ -29,7 +29,7 @@ begin
   v_count := greatest(
     cardinality(payloads), cardinality(bodies), cardinality(content_types), cardinality(kinds), cardinality(headers),
     cardinality(priorities), cardinality(run_ats), cardinality(group_keys), cardinality(dedupe_keys), 0);
-  if v_count <> all (array[
+  if v_count <> any (array[
     coalesce(cardinality(payloads), v_count), coalesce(cardinality(bodies), v_count),
     coalesce(cardinality(content_types), v_count), coalesce(cardinality(kinds), v_count),
     coalesce(cardinality(headers), v_count), coalesce(cardinality(priorities), v_count),
@@ -132,7 +132,6 @@ create or replace function workq._reject(
 returns boolean
 language plpgsql
 stable
-set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 declare
@@ -161,7 +160,6 @@ create or replace function workq._check_depth(q workq.queue, more int)
 returns void
 language plpgsql
 volatile
-set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 declare

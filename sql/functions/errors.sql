@@ -6,7 +6,6 @@ create or replace function workq._no_queue(queue text)
 returns void
 language plpgsql
 volatile
-set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 begin
@@ -24,7 +23,6 @@ create or replace function workq._invalid(argument text, value text, range text)
 returns boolean
 language plpgsql
 volatile
-set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 begin
@@ -39,7 +37,6 @@ create or replace function workq._not_built(argument text)
 returns void
 language plpgsql
 volatile
-set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 begin
@@ -54,7 +51,6 @@ create or replace function workq._need_read_committed(what text)
 returns void
 language plpgsql
 stable
-set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 begin
@@ -71,7 +67,6 @@ create or replace function workq._shown(value text)
 returns text
 language sql
 immutable
-set search_path = pg_catalog, pg_temp
 as $$
   select case
     when value is null then 'null'

@@ -3,7 +3,6 @@
 create or replace function workq._extend(queue text, ids bigint[], leases bigint[], visibilities interval[], until out timestamptz, outcomes out text[])
 language plpgsql
 volatile
-set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 declare
@@ -15,7 +14,7 @@ begin
   select q.* into v_queue from workq.queue q where q.name = _extend.queue;
   if not found then
     perform workq._no_queue(queue);
-  elsif not workq._is_batch(ids, leases, array_dims(visibilities)) then
+  elsif not workq._is_batch(ids, leases, visibilities is null or array_dims(visibilities) is not distinct from array_dims(ids)) then
     perform workq._bad_batch(ids, leases);
   elsif exists (select from unnest(visibilities) v where v not between interval '1 millisecond' and v_queue.max_visibility) then
     perform workq._invalid('visibility', visibilities::text,
@@ -32,7 +31,7 @@ begin
     returning d.visible_at
   )
   select max(e.visible_at) into until from extended e;
-  outcomes := workq._outcomes(v_queue, ids, v_ords, 'extended');
+  outcomes := workq._outcomes(v_queue.id, ids, v_ords, 'extended');
 end;
 $$;
 comment on function workq._extend is 'moves the deadlines of leases; an outcome for each, and the last of the new deadlines';

@@ -5,7 +5,6 @@ create or replace function workq._fail(
 returns text[]
 language plpgsql
 volatile
-set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 declare
@@ -21,8 +20,11 @@ begin
   select q.* into v_queue from workq.queue q where q.name = _fail.queue;
   if not found then
     perform workq._no_queue(queue);
-  elsif not (workq._is_batch(ids, leases, array_dims(errors)) and workq._is_batch(ids, leases, array_dims(retry_ins))
-    and workq._is_batch(ids, leases, array_dims(permanents)) and workq._is_batch(ids, leases, array_dims(_fail.details)))
+  elsif not workq._is_batch(ids, leases,
+    (errors is null or array_dims(errors) is not distinct from array_dims(ids))
+      and (retry_ins is null or array_dims(retry_ins) is not distinct from array_dims(ids))
+      and (permanents is null or array_dims(permanents) is not distinct from array_dims(ids))
+      and (_fail.details is null or array_dims(_fail.details) is not distinct from array_dims(ids)))
   then
     perform workq._bad_batch(ids, leases);
   elsif retry_ins is not null and exists (
@@ -79,7 +81,7 @@ begin
       when v_reasons[array_position(v_ords, o.ord)] is null then 'retry'
       else 'dead'
     end
-    from unnest(workq._outcomes(v_queue, ids, v_ords, 'retry')) with ordinality o (outcome, ord)
+    from unnest(workq._outcomes(v_queue.id, ids, v_ords, 'retry')) with ordinality o (outcome, ord)
     order by o.ord);
 end;
 $$;

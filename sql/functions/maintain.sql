@@ -13,7 +13,6 @@ create or replace function workq._close_tail(parent regclass, at text, width int
 returns setof workq.maintenance
 language plpgsql
 volatile
-set search_path = pg_catalog, pg_temp
 set lock_timeout = '100ms'
 as $$
 #variable_conflict use_column
@@ -54,7 +53,6 @@ create or replace function workq._drop_partition(parent regclass, partition regc
 returns setof workq.maintenance
 language plpgsql
 volatile
-set search_path = pg_catalog, pg_temp
 set lock_timeout = '100ms'
 as $$
 -- @plpgsql_check_options: security_warnings = off

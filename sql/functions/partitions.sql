@@ -5,7 +5,6 @@ create or replace function workq._partitions(parent regclass, relation out regcl
 returns setof record
 language sql
 stable
-set search_path = pg_catalog, pg_temp
 -- The bounds are read back from the text that PostgreSQL shows them as.
 set datestyle = 'ISO'
 as $$

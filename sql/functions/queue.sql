@@ -13,7 +13,6 @@ create or replace function workq._settings(
 returns workq.queue
 language plpgsql
 stable
-set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 declare
@@ -206,7 +205,6 @@ create or replace function workq._store(q workq.queue)
 returns void
 language plpgsql
 volatile
-set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 begin

@@ -2,35 +2,27 @@
 --
 -- The floor. While an old snapshot is held, the index entries of deliveries that were leased or
 -- finished can be neither removed nor skipped, and every receive would walk over all of them. So the
--- queue remembers a floor below which receive need not look: the visible_at of the first row claimed,
--- and at least a second behind the clock. It is only a hint: transactions commit late, claims roll
+-- queue remembers a floor below which receive need not look: the visible_at of the first row that is
+-- left, and at least a second behind the clock. It is only a hint: transactions commit late, claims roll
 -- back, clocks step. So somebody looks from the very beginning again once a second for the whole
 -- queue, or less often when such a look takes long (see _rest), and lowers the floor to what it finds.
 --
 --   floor      may be raised by whoever walked from it, unless it was lowered meanwhile
 --   next_look  is set before a look begins, so that one session looks, not all
 --
--- A priority that was not walked contributes the first row it has; a look that fills its batch with
--- urgent messages would hide a late one of low priority otherwise.
+-- The floor is the first row that is left, of all priorities, so that a look which fills its batch with
+-- urgent messages does not hide a late one of low priority.
 
-create or replace function workq._floor(q workq.queue, now timestamptz)
+create or replace function workq._floor(floor bigint, now timestamptz)
 returns timestamptz
-language plpgsql
-volatile
-set search_path = pg_catalog, pg_temp
-as $$
-#variable_conflict use_column
-declare
-  v_floor bigint := pg_sequence_last_value(q.floor);
-begin
-  -- A floor above clock - 1 s was left by a clock that was stepped back.
-  if v_floor <= workq._micros(now) - 1000000 then
-    return workq._time(v_floor);
-  end if;
-  return timestamptz '-infinity';
+language sql
+stable
+-- A floor above clock - 1 s was left by a clock that was stepped back.
+return case
+  when floor <= workq._micros(now) - 1000000 then workq._time(floor)
+  else timestamptz '-infinity'
 end;
-$$;
-comment on function workq._floor is 'the time before which no delivery of the queue needs to be looked for, -infinity when there is none';
+comment on function workq._floor is 'the time before which no delivery of the queue needs to be looked for, by the value of its sequence; -infinity when there is none';
 
 create or replace function workq._doom(attempt int, max_attempts int, expires_at timestamptz, now timestamptz)
 returns text
@@ -65,190 +57,197 @@ as $$
 #variable_conflict use_column
 declare
   v_now timestamptz := clock_timestamp();
-  v_queue workq.queue;
+  v_queue_id int;
+  v_paused boolean;
   v_visibility interval;
   v_factor double precision;
-  v_lease bigint;
+  v_max_visibility interval;
+  v_max_attempts int;
+  v_history text;
+  v_next_look regclass;
   v_sleepers bigint;
-  v_look boolean;                          -- from the very beginning
-  v_floor_seen bigint;
-  v_from timestamptz;                      -- where the walk begins
-  v_first timestamptz;                     -- the first row that the first walk met
-  v_last_priority int;                     -- the last priority that the first walk met
+  v_look boolean;         -- from the very beginning
+  v_floor bigint;
+  v_from timestamptz;     -- where the walk begins
+  v_lease bigint;
+  v_count int;
   v_wanted int := max_messages;
   v_buried int := 0;
-  v_rows tid[];
-  v_doomed tid[];
-  v_reasons text[];
-  v_lapsed tid[];
-  v_met_first timestamptz;
-  v_met_priority int;
-  v_count int;
 begin
-  select q.* into v_queue from workq.queue q where q.name = receive.queue;
+  select
+    q.id, q.paused, q.visibility, q.visibility_factor, q.max_visibility, q.max_attempts, q.history, q.next_look,
+    pg_sequence_last_value(q.sleepers),  -- and the door: see _enter
+    workq._due(q.next_look, v_now), pg_sequence_last_value(q.floor)
+  into
+    v_queue_id, v_paused, v_visibility, v_factor, v_max_visibility, v_max_attempts, v_history, v_next_look,
+    v_sleepers, v_look, v_floor
+  from workq.queue q
+  where q.name = receive.queue;
   if not found then
     perform workq._no_queue(queue);
-  end if;
-  if (max_messages between 1 and 1000) is not true then
+  elsif (max_messages between 1 and 1000) is not true then
     perform workq._invalid('max_messages', max_messages::text, '1 to 1000');
-  elsif visibility not between interval '1 millisecond' and v_queue.max_visibility then
+  elsif visibility not between interval '1 millisecond' and v_max_visibility then
     perform workq._invalid('visibility', visibility::text,
-      format('1 millisecond to the queue''s max_visibility, which is %s', v_queue.max_visibility));
+      format('1 millisecond to the queue''s max_visibility, which is %s', v_max_visibility));
   elsif octet_length(worker) > 256 then
     perform workq._invalid('worker', worker, 'up to 256 bytes');
-  end if;
-  if v_queue.paused then
+  elsif v_paused then
     return;
   end if;
 
-  v_sleepers := pg_sequence_last_value(v_queue.sleepers);  -- and the door: see _enter
-  v_look := workq._due(v_queue.next_look, v_now);
-  v_floor_seen := pg_sequence_last_value(v_queue.floor);
   if v_look then
-    perform setval(v_queue.next_look, workq._micros(v_now) + 1000000);
-    v_from := '-infinity';
+    perform setval(v_next_look, workq._micros(v_now) + 1000000);
+    v_from := timestamptz '-infinity';
   else
-    v_from := workq._floor(v_queue, v_now);
+    v_from := workq._floor(v_floor, v_now);
   end if;
-
-  -- An explicit visibility is taken as it is; the factor belongs to the setting.
-  v_visibility := coalesce(visibility, v_queue.visibility);
-  v_factor := case when visibility is null then v_queue.visibility_factor else 1 end;
+  if visibility is not null then
+    -- An explicit visibility is taken as it is; the factor belongs to the setting.
+    v_visibility := visibility;
+    v_factor := 1;
+  end if;
   -- A number that grows, and 16 random bits: handed out again after a crash, it does not match.
   v_lease := nextval('workq.lease_number') << 16 | floor(random() * 65536)::bigint;
 
   loop
-    select
-      array_agg(w.row_id) filter (where w.reason is null),
-      array_agg(w.row_id) filter (where w.reason is null and w.lease is not null),
-      array_agg(w.row_id) filter (where w.reason is not null),
-      array_agg(w.reason) filter (where w.reason is not null),
-      min(w.visible_at), max(w.priority)::int, count(*)::int
-    into v_rows, v_lapsed, v_doomed, v_reasons, v_met_first, v_met_priority, v_count
-    from (
-      select
-        d.ctid as row_id, d.lease, d.visible_at, d.priority,
-        workq._doom(d.attempt, coalesce(d.max_attempts, v_queue.max_attempts), d.expires_at, v_now) as reason
-      from generate_series(0, 10) p (priority)
-      cross join lateral (
-        select d.ctid, d.*
-        from workq.delivery d
-        where d.queue_id = v_queue.id and d.priority = p.priority and d.visible_at between v_from and v_now
-        order by d.visible_at
-        limit v_wanted
-        for update skip locked
-      ) d
-      limit v_wanted
-    ) w;
-    if v_last_priority is null then
-      v_first := v_met_first;
-      v_last_priority := case when v_count < v_wanted then 10 else v_met_priority end;
-      if v_look then
-        perform workq._rest(v_queue.next_look, v_now, interval '1 second');
-      end if;
-    end if;
-    exit when v_count = 0;
-
-    if v_lapsed is not null and v_queue.history <> 'none' then
-      insert into workq.attempt (message_id, finished_at, started_at, lease, queue_id, attempt, outcome, worker)
-      select d.message_id, v_now, d.received_at, d.lease, d.queue_id, d.attempt, 'timeout', d.worker
-      from workq.delivery d where d.ctid = any (v_lapsed);
-    end if;
-
-    -- By ctid: safe because the rows were locked without waiting, so this is their only live version.
     return query
-      with leased as (
+      with picked as materialized (
+        select d.*
+        from generate_series(0, 10) p (priority)
+        cross join lateral (
+          select d.ctid as row_id, d.message_id, d.lease, d.attempt, d.received_at, d.worker,
+            workq._doom(d.attempt, coalesce(d.max_attempts, v_max_attempts), d.expires_at, v_now) as doom
+          from workq.delivery d
+          where d.queue_id = v_queue_id and d.priority = p.priority and d.visible_at between v_from and v_now
+          order by d.visible_at
+          limit v_wanted
+          for update skip locked
+        ) d
+        limit v_wanted
+      ), lapsed as (
+        insert into workq.attempt (message_id, finished_at, started_at, lease, queue_id, attempt, outcome, worker)
+        select p.message_id, v_now, p.received_at, p.lease, v_queue_id, p.attempt, 'timeout', p.worker
+        from picked p
+        where p.lease is not null and p.doom is null and v_history <> 'none'
+      ), leased as (
+        -- By ctid: safe because the rows were locked without waiting, so this is their only live version.
         update workq.delivery d
         set attempt = d.attempt + 1, lease = v_lease, received_at = v_now, worker = receive.worker, status = null,
-            visible_at = v_now + workq._lease_length(v_visibility, v_factor, d.attempt + 1, v_queue.max_visibility)
-        from unnest(v_rows) with ordinality r (row_id, ord)
-        where d.ctid = r.row_id
-        returning r.ord, d.message_id, d.created_at, d.attempt, d.max_attempts, d.visible_at, d.priority
+            visible_at = v_now + workq._lease_length(v_visibility, v_factor, d.attempt + 1, v_max_visibility)
+        from picked p
+        where d.ctid = p.row_id and p.doom is null
+        returning d.message_id, d.created_at, d.attempt, d.max_attempts, d.visible_at, d.priority
       )
+      -- In the order of the walk: nothing in this plan sorts.
       select
-        l.message_id, v_lease, l.attempt, coalesce(l.max_attempts, v_queue.max_attempts), l.visible_at, l.created_at,
+        l.message_id, v_lease, l.attempt, coalesce(l.max_attempts, v_max_attempts), l.visible_at, l.created_at,
         l.priority::int, null::text, m.kind, m.headers, m.payload, m.body, m.content_type
       from leased l
       -- Left and lateral: cannot be turned around, and no attempt is burnt unseen.
       left join lateral (
         select m.* from workq.message m where m.id = l.message_id and m.created_at = l.created_at limit 1
-      ) m on true
-      order by l.ord;
+      ) m on true;
+    get diagnostics v_count = row_count;
 
-    v_wanted := v_wanted - coalesce(cardinality(v_rows), 0);
-
-    exit when v_doomed is null;
-    -- Where there is one there are more: a page at once, so that many of them do not cost a walk each.
-    select array_agg(d.row_id), array_agg(d.reason)
-    into v_doomed, v_reasons
-    from generate_series(0, 10) p (priority)
-    cross join lateral (
-      select d.ctid as row_id
-      from workq.delivery d
-      where d.queue_id = v_queue.id and d.priority = p.priority and d.visible_at between v_from and v_now
-      order by d.visible_at
-      limit 1000
-    ) s
-    cross join lateral (
-      select d.ctid as row_id, workq._doom(d.attempt, coalesce(d.max_attempts, v_queue.max_attempts), d.expires_at, v_now) as reason
-      from workq.delivery d
-      where d.ctid = s.row_id
-        and workq._doom(d.attempt, coalesce(d.max_attempts, v_queue.max_attempts), d.expires_at, v_now) is not null
-      limit 1
-      for update skip locked
-    ) d;
-    perform workq._bury(v_queue, v_doomed, v_reasons);
-    v_buried := v_buried + cardinality(v_doomed);
-    exit when v_buried >= 1000;
+    -- Fewer than wanted: the end, or there were doomed ones among those picked.
+    v_wanted := v_wanted - v_count;
+    exit when v_wanted = 0 or v_buried >= 1000;
+    v_count := workq._bury_head(v_queue_id, v_from, v_now);
+    exit when v_count = 0;
+    v_buried := v_buried + v_count;
   end loop;
 
-  perform workq._move_floor(v_queue, v_now, v_floor_seen, v_from, v_first, v_last_priority);
+  -- Once a second, and when a walk was slow: then there are dead entries to leave behind.
+  if v_look or clock_timestamp() - v_now > interval '1 millisecond' + interval '50 microseconds' * max_messages then
+    perform workq._move_floor(v_queue_id, v_now, v_floor, v_from);
+  end if;
 
   -- Woken, and with room for more: this caller looks again in 10 ms, so nobody need notify until then.
-  if v_wanted between 1 and max_messages - 1
-    and v_sleepers > workq._micros(v_now) and workq._due(v_queue.quiet, v_now)
-  then
-    perform setval(v_queue.quiet, workq._micros(v_now) + 10000);
+  if v_wanted between 1 and max_messages - 1 and v_sleepers > workq._micros(v_now) then
+    perform setval(q.quiet, workq._micros(v_now) + 10000)
+    from workq.queue q
+    where q.id = v_queue_id and workq._due(q.quiet, v_now);
   end if;
 end;
 $$;
 comment on function workq.receive is 'leases up to max_messages (1 to 1000) messages, in the order in which they should be worked on: by priority, then the oldest first. visibility: how long until others may receive them again, 1 ms to max_visibility, default the setting of the queue (times visibility_factor for each attempt before); worker: a name for the history, up to 256 bytes. Name id and lease in ack, fail, extend, release and report. Exhausted and expired deliveries met on the way become dead letters. A paused queue returns nothing. WQ001 unknown queue, 22023 out of range';
 
-create or replace function workq._move_floor(
-  q workq.queue, now timestamptz, floor_seen bigint, walked_from timestamptz, first_met timestamptz, last_priority int)
-returns void
+-- workq._bury_head: make dead letters of what is doomed at the head of a queue, up to 1,000 of each priority.
+-- A page at once, so that many of them do not cost a walk each.
+create or replace function workq._bury_head(queue_id int, walked_from timestamptz, now timestamptz)
+returns int
 language plpgsql
 volatile
-set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 declare
-  v_floor timestamptz := least(first_met, now - interval '1 second');
-  v_unwalked timestamptz;
-  v_new bigint := workq._micros(v_floor);
+  v_queue workq.queue;
+  v_rows tid[];
+  v_reasons text[];
 begin
-  -- Not worth a write for less than 50 ms.
-  if v_new between floor_seen and floor_seen + 50000 then
-    return;
+  select q.* into v_queue from workq.queue q where q.id = _bury_head.queue_id;
+  select array_agg(d.row_id), array_agg(d.doom)
+  into v_rows, v_reasons
+  from generate_series(0, 10) p (priority)
+  cross join lateral (
+    select d.ctid as row_id
+    from workq.delivery d
+    where d.queue_id = v_queue.id and d.priority = p.priority and d.visible_at between walked_from and now
+    order by d.visible_at
+    limit 1000
+  ) s
+  cross join lateral (
+    select d.ctid as row_id, workq._doom(d.attempt, coalesce(d.max_attempts, v_queue.max_attempts), d.expires_at, now) as doom
+    from workq.delivery d
+    where d.ctid = s.row_id
+      and workq._doom(d.attempt, coalesce(d.max_attempts, v_queue.max_attempts), d.expires_at, now) is not null
+    limit 1
+    for update skip locked
+  ) d;
+  if v_rows is null then
+    return 0;
   end if;
-  if last_priority < 10 then
-    select min(d.visible_at) into v_unwalked
-    from generate_series(last_priority + 1, 10) p (priority)
-    cross join lateral (
-      select d.visible_at
-      from workq.delivery d
-      where d.queue_id = q.id and d.priority = p.priority and d.visible_at >= walked_from
-      order by d.visible_at
-      limit 1
-    ) d;
-    v_new := workq._micros(least(v_floor, v_unwalked));
+  perform workq._bury(v_queue, v_rows, v_reasons);
+  return cardinality(v_rows);
+end;
+$$;
+comment on function workq._bury_head is 'makes dead letters of the exhausted and expired deliveries at the head of a queue; how many';
+
+create or replace function workq._move_floor(queue_id int, now timestamptz, floor_seen bigint, walked_from timestamptz)
+returns void
+language plpgsql
+volatile
+as $$
+#variable_conflict use_column
+declare
+  v_queue workq.queue;
+  v_began timestamptz := clock_timestamp();
+  v_first timestamptz;
+  v_new bigint;
+begin
+  select q.* into v_queue from workq.queue q where q.id = _move_floor.queue_id;
+  select min(d.visible_at) into v_first
+  from generate_series(0, 10) p (priority)
+  cross join lateral (
+    select d.visible_at
+    from workq.delivery d
+    where d.queue_id = v_queue.id and d.priority = p.priority and d.visible_at >= walked_from
+    order by d.visible_at
+    limit 1
+  ) d;
+  -- This walk was as long as the one of receive. It found its way past the same dead entries.
+  if walked_from = timestamptz '-infinity' then
+    perform workq._rest(v_queue.next_look, v_began, interval '1 second');
   end if;
-  -- A microsecond less, for the rounding. Lowered by somebody's look since: leave it.
+  -- A microsecond less, for the rounding.
+  v_new := workq._micros(least(v_first, now - interval '1 second')) - 1;
   if floor_seen is null or v_new < floor_seen
-    or (v_new > floor_seen + 50000 and pg_sequence_last_value(q.floor) >= floor_seen)
+    -- Lowered by somebody's look since: leave it. Not worth a write for less than 50 ms.
+    or (v_new > floor_seen + 50000 and pg_sequence_last_value(v_queue.floor) >= floor_seen)
   then
-    perform setval(q.floor, v_new - 1);
+    perform setval(v_queue.floor, v_new);
   end if;
 end;
 $$;
-comment on function workq._move_floor is 'sets the floor of a queue after a walk: to the first row met, a second behind the clock at the most';
+comment on function workq._move_floor is 'sets the floor of a queue to the first row that is left from where a walk began, a second behind the clock at the most';

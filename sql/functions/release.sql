@@ -4,7 +4,6 @@ create or replace function workq._release(queue text, ids bigint[], leases bigin
 returns text[]
 language plpgsql
 volatile
-set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 declare
@@ -17,7 +16,7 @@ begin
   select q.* into v_queue from workq.queue q where q.name = _release.queue;
   if not found then
     perform workq._no_queue(queue);
-  elsif not workq._is_batch(ids, leases, array_dims(delays)) then
+  elsif not workq._is_batch(ids, leases, delays is null or array_dims(delays) is not distinct from array_dims(ids)) then
     perform workq._bad_batch(ids, leases);
   elsif exists (select from unnest(delays) d where d not between interval '0' and interval '365 days') then
     perform workq._invalid('delay', delays::text, '0 to 365 days');
@@ -40,7 +39,7 @@ begin
   if v_visible is not null then
     perform workq._wake(v_queue, v_visible);
   end if;
-  return workq._outcomes(v_queue, ids, v_ords, 'released');
+  return workq._outcomes(v_queue.id, ids, v_ords, 'released');
 end;
 $$;
 comment on function workq._release is 'gives deliveries back; an outcome for each';

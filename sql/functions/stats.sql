@@ -4,7 +4,6 @@
 create or replace function workq._count(from_where text, estimated inout boolean, n out bigint)
 language plpgsql
 volatile
-set search_path = pg_catalog, pg_temp
 as $$
 -- @plpgsql_check_options: security_warnings = off, extra_warnings = off
 #variable_conflict use_column
@@ -28,7 +27,6 @@ create or replace function workq._rates(parent regclass, at text, condition text
 returns setof record
 language plpgsql
 volatile
-set search_path = pg_catalog, pg_temp
 as $$
 -- @plpgsql_check_options: security_warnings = off, extra_warnings = off
 #variable_conflict use_column

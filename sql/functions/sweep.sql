@@ -62,7 +62,7 @@ begin
         v_id := v_stretch.last_id;
         select q.* into v_queue from workq.queue q where q.id = v_queue_id;
 
-        if v_stretch.first_visible < workq._floor(v_queue, v_now) then
+        if v_stretch.first_visible < workq._floor(pg_sequence_last_value(v_queue.floor), v_now) then
           perform setval(v_queue.floor, workq._micros(v_stretch.first_visible) - 1);
         end if;
 

@@ -21,7 +21,6 @@ create or replace function workq._rest(due regclass, began timestamptz, at_least
 returns void
 language plpgsql
 volatile
-set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 declare

@@ -15,14 +15,13 @@ create or replace function workq._wake(q workq.queue, visible_at timestamptz)
 returns void
 language plpgsql
 volatile
-set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 declare
   v_now bigint := workq._micros(clock_timestamp());
 begin
   if q.notify and not q.paused
-    and pg_sequence_last_value(q.sleepers) > greatest(v_now, workq._micros(visible_at))
+    and pg_sequence_last_value(q.sleepers) > v_now and workq._time(pg_sequence_last_value(q.sleepers)) > visible_at
     -- A quiet time of more than 10 ms ahead was left by a clock that was stepped back.
     and coalesce(pg_sequence_last_value(q.quiet) not between v_now and v_now + 10000, true)
   then
@@ -40,7 +39,6 @@ create or replace function workq._enter(q workq.queue)
 returns void
 language plpgsql
 volatile
-set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 begin
@@ -101,7 +99,7 @@ begin
   end if;
 
   -- Is there something that receive left, because it stopped after so many dead letters?
-  v_from := workq._floor(v_queue, v_now);
+  v_from := workq._floor(pg_sequence_last_value(v_queue.floor), v_now);
   perform
   from generate_series(0, 10) p (priority)
   cross join lateral (
