@@ -155,13 +155,11 @@ func TestReadmeGoRuns(t *testing.T) {
 	require.Len(t, blocks, 1)
 	require.Equal(t, gofmt(t, blocks[0]), blocks[0], "gofmt")
 
-	// Below the module, so that its imports are found, and with a name that ./... does not match.
-	dir, err := os.MkdirTemp(".", "_readme-")
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	// Built from here, so that the imports are those of this module.
+	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "main.go"), []byte(blocks[0]), 0o600))
-	bin := filepath.Join(t.TempDir(), "readme")
-	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", bin, "./"+dir).CombinedOutput()
+	bin := filepath.Join(dir, "readme")
+	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", bin, filepath.Join(dir, "main.go")).CombinedOutput()
 	require.NoError(t, err, string(out))
 
 	url := newDBURL(t)
