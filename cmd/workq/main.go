@@ -10,9 +10,20 @@ import (
 )
 
 func main() {
-	// The first signal asks for a clean end, the second one ends at once.
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop)
-	cmd, err := newRoot().ExecuteContextC(ctx)
+	cmd, err := newRoot().ExecuteContextC(untilSignal())
 	os.Exit(report(os.Stderr, cmd, err))
+}
+
+// untilSignal is a context that the first SIGINT or SIGTERM ends. From then on, another one ends the
+// process at once.
+func untilSignal() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-signals
+		signal.Stop(signals)
+		cancel()
+	}()
+	return ctx
 }

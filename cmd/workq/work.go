@@ -111,6 +111,9 @@ func runWork(cmd *cobra.Command, args []string) error {
 		defer func() { stop(); <-ended }()
 	}
 	fmt.Fprintf(cmd.ErrOrStderr(), "workq: working on %s, interrupt to stop\n", args[0])
+	context.AfterFunc(cmd.Context(), func() {
+		fmt.Fprintln(cmd.ErrOrStderr(), "workq: stopping when the running commands have finished, once more to stop at once")
+	})
 	log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn}))
 	handler := &program{path: path, args: args[1:], janitor: watch, stderr: cmd.ErrOrStderr()}
 	return client.New(pool, client.Options{Logger: log}).NewWorker(args[0], handler, opts).Run(ctx)
