@@ -51,7 +51,7 @@ select id from workq.enqueue('q') \gset n_
 update workq.message set created_at = clock_timestamp() + interval '100 days' where id = :n_id;  -- a clock that was stepped back
 update workq.delivery set created_at = (select created_at from workq.message where id = :n_id) where message_id = :n_id;
 select is((select tableoid::regclass::text from workq.message where id = :n_id), 'workq.message_tail', 'a message beyond the last bound goes to the tail');
-update workq.queue set ttl = '20 days';
+update workq.queue set ttl = '40 days';
 select lives_ok($$ select * from workq.maintain() $$, 'closing a tail with rows in it');
 select isnt((select tableoid::regclass::text from workq.message where id = :n_id), 'workq.message_tail', 'they are in a closed partition then');
 select is((workq.get('q', :n_id)).state, 'ready', 'and there');
