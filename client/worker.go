@@ -71,8 +71,8 @@ type Worker struct {
 }
 
 const (
-	// The newest schema version that this worker knows how to talk to, up to its first dot.
-	knownMajor = 1
+	// The newest major version of the schema that this worker knows how to talk to.
+	knownMajor = 0
 
 	// How long after the end of the grace period handlers have to return, and how long a stopping
 	// worker tries to store results.
