@@ -53,7 +53,7 @@ select is((select string_agg(c.conrelid::regclass::text, ',') from pg_constraint
 
 select throws_ok(format($$ insert into workq.queue (name, floor, next_look, sleepers, quiet, next_due_look, depth)
   values (%L, 'workq.message_id', 'workq.message_id', 'workq.message_id', 'workq.message_id', 'workq.message_id', 'workq.message_id') $$, n.name),
-  '23514', null, 'the table refuses the name ' || left(quote_literal(n.name), 20))
+  '23514', null, 'the table refuses the name ' || left(to_json(n.name)::text, 20))
 from (values (''), ('Q'), ('9a'), ('a b'), ('a''b'), ('a;b'), (repeat('a', 48))) n (name);
 
 -- Partitions.

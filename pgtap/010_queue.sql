@@ -26,7 +26,7 @@ select ok((select created_at from workq.queues('q')) between now() and clock_tim
 
 -- Names.
 select lives_ok(format('select workq.create_queue(%L)', n), 'a good name: ' || n) from unnest(array['a', 'a.b-c_d9', repeat('a', 47)]) n;
-select throws_ok(format('select workq.create_queue(%L)', n.name), '22023', 'argument out of range', 'a bad name: ' || left(coalesce(quote_literal(n.name), 'null'), 20))
+select throws_ok(format('select workq.create_queue(%L)', n.name), '22023', 'argument out of range', 'a bad name: ' || left(coalesce(to_json(n.name)::text, 'null'), 20))
 from (values (null), (''), ('A'), ('1a'), ('_a'), ('a b'), ('a''b'), ('a"b'), ('a;drop table workq.queue'), (repeat('a', 48)), (repeat('a', 10240)), (E'a\n'), ('ä')) n (name);
 
 -- Create again.

@@ -1,6 +1,6 @@
 -- Receiving.
 begin;
-select plan(67);
+select plan(69);
 
 select is(
   (select format('(%s) -> %s %s', pg_get_function_identity_arguments(p.oid), pg_get_function_result(p.oid), p.provolatile)
@@ -57,6 +57,16 @@ select is((select array_agg(kind order by ord) from workq.receive('q', 4) with o
 select is((select array_agg(kind order by ord) from workq.receive('q', 100) with ordinality r (id, lease, attempt, max_attempts, lease_until, enqueued_at, priority, group_key, kind, headers, payload, body, content_type, ord)),
   '{e,f}', 'the rest, and no more than there is');
 select workq.purge_queue('q') as n \gset
+-- Also when some were received before: a lease that ran out waits in its old place, with what nobody has had.
+select workq.alter_queue('q', max_attempts => 2) as q \gset
+select count(*) as n from workq.enqueue_many('q', kinds => '{urgent_lapsed,lapsed,doomed}', priorities => '{0,4,2}') \gset
+select count(*) as n from workq.receive('q', 3, '1 ms') \gset
+update workq.delivery d set visible_at = clock_timestamp(), attempt = case m.kind when 'doomed' then 2 else 1 end from workq.message m where m.id = d.message_id;
+select count(*) as n from workq.enqueue_many('q', kinds => '{fresh3,fresh5,fresh0}', priorities => '{3,5,0}') \gset
+select is((select array_agg(kind order by ord) from workq.receive('q', 4) with ordinality r (id, lease, attempt, max_attempts, lease_until, enqueued_at, priority, group_key, kind, headers, payload, body, content_type, ord)),
+  '{urgent_lapsed,fresh0,fresh3,lapsed}', 'leases that ran out stand in line with the others');
+select is((select array_agg(kind) from workq.receive('q', 4)), '{fresh5}', 'the least urgent is left');
+select workq.purge_queue('q') as n, workq.alter_queue('q', max_attempts => 5) as q \gset
 select is((workq.enqueue('q', delay => '1 hour')).duplicate, false);
 select is_empty($$ select * from workq.receive('q') $$, 'a delayed one is not received');
 update workq.delivery set visible_at = clock_timestamp();

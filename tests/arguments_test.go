@@ -417,7 +417,7 @@ func typeCases(types map[string]map[string]string) []badArgument {
 			if isArray {
 				cases = append(cases,
 					badArgument{function: function, argument: argument, value: "'x'", states: []string{"22P02"}},
-					badArgument{function: function, argument: argument, value: "'{{1},{1,2}}'", states: []string{"22P02"}},
+					badArgument{function: function, argument: argument, value: "'{{null},{null,null}}'", states: []string{"22P02"}},
 					badArgument{function: function, argument: argument, value: "'{1'", states: []string{"22P02"}},
 					badArgument{function: function, argument: argument, value: "array[point '(0,0)']", states: []string{"42883"}})
 				continue
