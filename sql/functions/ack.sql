@@ -1,10 +1,15 @@
 -- Settling, and what all settling verbs share.
 --
--- A delivery is settled by whoever names its lease. Each verb locks its rows first; one that another
--- session is changing is waited for, and then its lease is looked at again.
+-- A delivery is settled by whoever names its lease. Each verb finds its rows by key and lease, in the
+-- order of their ids, so that two batches never deadlock; a row that another session is changing is
+-- waited for, and then its lease is looked at again.
 -- Outcomes: the word of the verb, else `stale` (it was received again, or given back) or `gone`
 -- (finished, dead-lettered, cancelled, or never there). A pair of id and lease that is named twice is
--- settled once and told the same twice.
+-- settled once.
+--
+-- `d.message_id = any (array[i.id]) and d.queue_id + 0 = …` is the key, written so that the primary key
+-- is the only way to a row and the join cannot be turned around. The planner that finds the table empty
+-- may otherwise walk the whole queue for each call, and the session keeps that plan.
 
 create or replace function workq._bad_batch(ids bigint[], leases bigint[])
 returns void
@@ -35,35 +40,6 @@ return case
 end;
 comment on function workq._is_batch is 'whether ids and leases are without nulls, of one length and of one dimension that begins at 1; others: whether other arrays fit to them';
 
--- workq._lock: the deliveries that still carry their leases.
--- Locks them in the order of their ids, so that two batches never deadlock. Lateral, so that the join
--- cannot be turned around: planned on an empty table it would walk the whole queue for ever after.
--- The caller changes them in its next statement, by ctid alone: a row that had to be waited for has
--- a new one, which only a later snapshot sees.
-create or replace function workq._lock(q workq.queue, ids bigint[], leases bigint[], ords out bigint[], rows out tid[])
-language plpgsql
-volatile
-as $$
-#variable_conflict use_column
-begin
-  perform pg_sequence_last_value(q.sleepers);  -- the door: see _enter
-  select array_agg(d.ord), array_agg(d.row_id)
-  into ords, rows
-  from (
-    select i.ord, d.row_id
-    from (select * from unnest(ids, leases) with ordinality i (id, lease, ord) order by i.id) i
-    cross join lateral (
-      select d.ctid as row_id
-      from workq.delivery d
-      where d.queue_id = q.id and d.message_id = i.id and d.lease = i.lease
-      limit 1
-      for update
-    ) d
-  ) d;
-end;
-$$;
-comment on function workq._lock is 'locks the deliveries that still carry the leases named; their positions among the ids, and their rows';
-
 create or replace function workq._outcomes(queue_id int, ids bigint[], done bigint[], word text)
 returns text[]
 language plpgsql
@@ -77,7 +53,7 @@ begin
   return array(
     select case
       when i.ord = any (done) then word
-      when exists (select from workq.delivery d where d.queue_id = _outcomes.queue_id and d.message_id = i.id) then 'stale'
+      when exists (select from workq.delivery d where d.message_id = i.id and d.queue_id + 0 = _outcomes.queue_id) then 'stale'
       else 'gone'
     end
     from unnest(ids) with ordinality i (id, ord)
@@ -86,63 +62,42 @@ end;
 $$;
 comment on function workq._outcomes is 'an outcome for each id: the word for those whose positions are done, stale or gone for the others';
 
--- One statement a call, as acks are what a queue does most. A row that had to be waited for is locked
--- but not yet seen by the statement that waited: the next round sees it.
 create or replace function workq._ack(queue text, ids bigint[], leases bigint[], results jsonb[])
 returns text[]
 language plpgsql
 volatile
 as $$
+-- @plpgsql_check_options: extra_warnings = off
 #variable_conflict use_column
 declare
   v_now timestamptz := clock_timestamp();
   v_queue_id int;
+  v_history text;
+  v_door bigint;
   v_done bigint[];
-  v_ords bigint[];
-  v_locked int;
 begin
-  if not workq._is_batch(ids, leases, results is null or array_dims(results) is not distinct from array_dims(ids)) then
+  select q.id, q.history, pg_sequence_last_value(q.sleepers)  -- see _enter
+  into v_queue_id, v_history, v_door
+  from workq.queue q
+  where q.name = _ack.queue;
+  if not found then
+    perform workq._no_queue(queue);
+  elsif not workq._is_batch(ids, leases, results is null or array_dims(results) is not distinct from array_dims(ids)) then
     perform workq._bad_batch(ids, leases);
   end if;
-  loop
-    with queue as materialized (
-      select q.id, q.history, pg_sequence_last_value(q.sleepers) as door  -- see _enter
-      from workq.queue q
-      where q.name = _ack.queue
-    ), locked as materialized (
-      select l.*
-      from queue q
-      cross join (select * from unnest(ids, leases) with ordinality i (id, lease, ord) order by i.id) i
-      cross join lateral (
-        select d.ctid as row_id, i.ord
-        from workq.delivery d
-        where d.queue_id = q.id and d.message_id = i.id and d.lease = i.lease
-        limit 1
-        for update
-      ) l
-    ), acked as (
-      delete from workq.delivery d
-      using locked l
-      where d.ctid = l.row_id
-      returning l.ord, d.message_id, d.received_at, d.lease, d.queue_id, d.attempt, d.worker
-    ), kept as (
-      insert into workq.attempt (message_id, finished_at, started_at, lease, queue_id, attempt, outcome, worker, result)
-      select a.message_id, v_now, a.received_at, a.lease, a.queue_id, a.attempt, 'acked', a.worker, workq._cut_json(results[a.ord])
-      from acked a
-      where (select q.history from queue q) = 'all'
-    )
-    select (select q.id from queue q), (select array_agg(a.ord) from acked a), count(distinct l.row_id)::int
-    into v_queue_id, v_ords, v_locked
-    from locked l;
-    v_done := v_done || v_ords;
-    exit when v_locked = coalesce(cardinality(v_ords), 0);
-  end loop;
 
-  if cardinality(v_done) = cardinality(ids) then
-    return array_fill('acked'::text, array[cardinality(ids)]);
-  elsif v_queue_id is null then
-    perform workq._no_queue(queue);
-  end if;
+  with acked as (
+    delete from workq.delivery d
+    using (select * from unnest(ids, leases) with ordinality i (id, lease, ord) order by i.id) i
+    where d.message_id = any (array[i.id]) and d.queue_id + 0 = v_queue_id and d.lease = i.lease
+    returning i.ord, d.message_id, d.received_at, d.lease, d.attempt, d.worker
+  ), kept as (
+    insert into workq.attempt (message_id, finished_at, started_at, lease, queue_id, attempt, outcome, worker, result)
+    select a.message_id, v_now, a.received_at, a.lease, v_queue_id, a.attempt, 'acked', a.worker, workq._cut_json(results[a.ord])
+    from acked a
+    where v_history = 'all'
+  )
+  select array_agg(a.ord) into v_done from acked a;
   return workq._outcomes(v_queue_id, ids, v_done, 'acked');
 end;
 $$;

@@ -31,7 +31,7 @@ begin
     from doomed x
     where exists (select from workq.queue k where k.id = v_target.id)
       and not exists (select from workq.dead_letter l where l.queue_id = v_target.id and l.message_id = x.message_id)
-    on conflict (queue_id, message_id) do nothing
+    on conflict (message_id, queue_id) do nothing
     returning message_id
   ), kept as (
     insert into workq.attempt (message_id, finished_at, started_at, lease, queue_id, attempt, outcome, reason, worker, error, details)

@@ -23,7 +23,7 @@ begin
   perform workq._enter(v_queue);
   with cancelled as (
     delete from workq.delivery d
-    where d.queue_id = v_queue.id and d.message_id = cancel.id
+    where d.message_id = cancel.id and d.queue_id + 0 = v_queue.id
     returning d.*
   ), kept as (
     insert into workq.attempt (message_id, finished_at, started_at, lease, queue_id, attempt, outcome, worker)

@@ -8,8 +8,7 @@ as $$
 declare
   v_now timestamptz := clock_timestamp();
   v_queue workq.queue;
-  v_ords bigint[];
-  v_rows tid[];
+  v_done bigint[];
 begin
   select q.* into v_queue from workq.queue q where q.name = _extend.queue;
   if not found then
@@ -21,17 +20,23 @@ begin
       format('1 millisecond to the queue''s max_visibility, which is %s', v_queue.max_visibility));
   end if;
 
-  select l.ords, l.rows into v_ords, v_rows from workq._lock(v_queue, ids, leases) l;
+  perform workq._enter(v_queue);
   with extended as (
     update workq.delivery d
-    set visible_at = v_now + coalesce(visibilities[l.ord],
+    set visible_at = v_now + coalesce(i.visibility,
       workq._lease_length(v_queue.visibility, v_queue.visibility_factor, d.attempt, v_queue.max_visibility))
-    from unnest(v_ords, v_rows) l (ord, row_id)
-    where d.ctid = l.row_id
-    returning d.visible_at
+    from (select * from unnest(ids, leases, visibilities) with ordinality i (id, lease, visibility, ord) order by i.id) i
+    where d.message_id = any (array[i.id]) and d.queue_id + 0 = v_queue.id and d.lease = i.lease
+    returning i.id, i.lease, d.visible_at
   )
-  select max(e.visible_at) into until from extended e;
-  outcomes := workq._outcomes(v_queue.id, ids, v_ords, 'extended');
+  select max(e.visible_at), array_agg(i.ord)
+  into until, v_done
+  from extended e
+  cross join lateral (
+    -- A pair that was named twice is extended once, and told so twice.
+    select i.ord from unnest(ids, leases) with ordinality i (id, lease, ord) where i.id = e.id and i.lease = e.lease
+  ) i;
+  outcomes := workq._outcomes(v_queue.id, ids, v_done, 'extended');
 end;
 $$;
 comment on function workq._extend is 'moves the deadlines of leases; an outcome for each, and the last of the new deadlines';

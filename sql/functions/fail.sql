@@ -12,7 +12,6 @@ declare
   v_queue workq.queue;
   v_ords bigint[];
   v_rows tid[];
-  v_firsts bigint[];
   v_reasons text[];
   v_visible timestamptz[];
   v_first timestamptz;
@@ -33,28 +32,39 @@ begin
     perform workq._invalid('retry_in', retry_ins::text, '0 to 365 days');
   end if;
 
-  select l.ords, l.rows into v_ords, v_rows from workq._lock(v_queue, ids, leases) l;
-  -- A pair that is named twice fails as it does the first time.
-  select
-    array_agg(f.ord), array_agg(coalesce(case when permanents[f.ord] then 'permanent' end, d.reason)),
-    array_agg(v_now + coalesce(retry_ins[f.ord], d.delay))
-  into v_firsts, v_reasons, v_visible
-  from unnest(v_rows) with ordinality l (row_id, n)
-  cross join lateral (select v_ords[array_position(v_rows, l.row_id)] as ord) f
-  cross join lateral (
+  perform workq._enter(v_queue);
+  -- Lock first and change by ctid in the next statements: they see what a waited-for session left.
+  select array_agg(l.ord), array_agg(l.row_id), array_agg(l.reason), array_agg(l.visible_at)
+  into v_ords, v_rows, v_reasons, v_visible
+  from (
     select
-      workq._doom(d.attempt, coalesce(d.max_attempts, v_queue.max_attempts), d.expires_at, v_now) as reason,
-      v_queue.retry_delays[least(d.attempt, cardinality(v_queue.retry_delays))]
-        * (1 + v_queue.retry_jitter * (2 * random() - 1)) as delay
-    from workq.delivery d
-    where d.ctid = l.row_id
-    limit 1
-  ) d;
+      i.ord, d.row_id,
+      case when i.permanent then 'permanent' else d.doom end as reason,
+      v_now + coalesce(i.retry_in, d.delay) as visible_at
+    from (
+      select * from unnest(ids, leases, retry_ins, permanents) with ordinality i (id, lease, retry_in, permanent, ord) order by i.id
+    ) i
+    cross join lateral (
+      select
+        d.ctid as row_id,
+        workq._doom(d.attempt, coalesce(d.max_attempts, v_queue.max_attempts), d.expires_at, v_now) as doom,
+        v_queue.retry_delays[least(d.attempt, cardinality(v_queue.retry_delays))]
+          * (1 + v_queue.retry_jitter * (2 * random() - 1)) as delay
+      from workq.delivery d
+      where d.message_id = i.id and d.queue_id + 0 = v_queue.id and d.lease = i.lease
+        -- A pair that is named twice fails as it does the first time.
+        and not exists (
+          select from unnest(ids, leases) with ordinality f (id, lease, ord)
+          where f.id = i.id and f.lease = i.lease and f.ord < i.ord)
+      limit 1
+      for update of d
+    ) d
+  ) l;
 
   with retried as (
     update workq.delivery d
     set lease = null, visible_at = r.visible_at
-    from unnest(v_firsts, v_rows, v_reasons, v_visible) r (ord, row_id, reason, visible_at)
+    from unnest(v_ords, v_rows, v_reasons, v_visible) r (ord, row_id, reason, visible_at)
     where d.ctid = r.row_id and r.reason is null
     returning d.message_id, d.received_at, d.attempt, d.worker, d.visible_at, r.ord
   ), kept as (
@@ -71,7 +81,7 @@ begin
 
   if array_remove(v_reasons, null) <> '{}' then
     perform workq._bury(v_queue, array_agg(d.row_id), array_agg(d.reason), array_agg(errors[d.ord]), array_agg(_fail.details[d.ord]))
-    from unnest(v_firsts, v_rows, v_reasons) d (ord, row_id, reason)
+    from unnest(v_ords, v_rows, v_reasons) d (ord, row_id, reason)
     where d.reason is not null;
   end if;
 

@@ -107,7 +107,7 @@ begin
     perform workq._invalid('id', null, 'the id of a message, from receive or a receipt');
   end if;
 
-  select d.* into v_delivery from workq.delivery d where d.queue_id = v_queue.id and d.message_id = get.id;
+  select d.* into v_delivery from workq.delivery d where d.message_id = get.id and d.queue_id + 0 = v_queue.id;
   if found then
     select m.* into v_message from workq.message m where m.id = get.id and m.created_at = v_delivery.created_at;
     return workq._message_info(v_queue, v_delivery, v_message);

@@ -124,11 +124,9 @@ begin
         select exists (
           select
           from (select min(m.id) as first, max(m.id) as last from %s m) m
-          cross join workq.queue q
           cross join lateral (
             select from workq.delivery d
-            where d.queue_id = q.id and d.message_id between m.first and m.last
-              and d.created_at >= %L and d.created_at < %L
+            where d.message_id between m.first and m.last and d.created_at >= %L and d.created_at < %L
             limit 1
           ) d)
       $q$, v_partition.relation, v_partition.lower, v_partition.upper));

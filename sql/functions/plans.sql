@@ -12,7 +12,7 @@ declare
 begin
   foreach v_function in array array[
     'enqueue', 'enqueue_many', 'receive', 'idle', 'ack', 'ack_many', 'fail', 'fail_many', 'extend', 'extend_many',
-    'release', 'release_many', 'report', 'cancel', 'run_now', 'redrive', 'purge_queue', 'peek', 'get', 'sweep']
+    'release', 'release_many', 'report', 'cancel', 'run_now', 'redrive', 'peek', 'get', 'sweep']
   loop
     foreach v_setting in array array[
       'enable_seqscan = off', 'enable_bitmapscan = off', 'enable_hashjoin = off', 'enable_mergejoin = off',

@@ -310,7 +310,15 @@ begin
   end if;
   perform workq._enter(v_queue);
   v_rows := array(
-    select d.ctid from workq.delivery d where d.queue_id = v_queue.id order by d.message_id for update);
+    select d.row_id
+    from (select d.message_id from workq.delivery d where d.queue_id = v_queue.id order by d.message_id) s
+    cross join lateral (
+      select d.ctid as row_id
+      from workq.delivery d
+      where d.message_id = s.message_id and d.queue_id + 0 = v_queue.id
+      limit 1
+      for update
+    ) d);
   with purged as (
     delete from workq.delivery d using unnest(v_rows) r (row_id)
     where d.ctid = r.row_id

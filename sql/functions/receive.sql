@@ -63,7 +63,6 @@ declare
   v_factor double precision;
   v_max_visibility interval;
   v_max_attempts int;
-  v_history text;
   v_next_look regclass;
   v_sleepers bigint;
   v_look boolean;         -- from the very beginning
@@ -72,14 +71,15 @@ declare
   v_lease bigint;
   v_count int;
   v_wanted int := max_messages;
+  v_prepared tid[];
   v_buried int := 0;
 begin
   select
-    q.id, q.paused, q.visibility, q.visibility_factor, q.max_visibility, q.max_attempts, q.history, q.next_look,
+    q.id, q.paused, q.visibility, q.visibility_factor, q.max_visibility, q.max_attempts, q.next_look,
     pg_sequence_last_value(q.sleepers),  -- and the door: see _enter
     workq._due(q.next_look, v_now), pg_sequence_last_value(q.floor)
   into
-    v_queue_id, v_paused, v_visibility, v_factor, v_max_visibility, v_max_attempts, v_history, v_next_look,
+    v_queue_id, v_paused, v_visibility, v_factor, v_max_visibility, v_max_attempts, v_next_look,
     v_sleepers, v_look, v_floor
   from workq.queue q
   where q.name = receive.queue;
@@ -116,27 +116,22 @@ begin
         select d.*
         from generate_series(0, 10) p (priority)
         cross join lateral (
-          select d.ctid as row_id, d.message_id, d.lease, d.attempt, d.received_at, d.worker,
-            workq._doom(d.attempt, coalesce(d.max_attempts, v_max_attempts), d.expires_at, v_now) as doom
+          select d.ctid as row_id, d.lease, workq._doom(d.attempt, coalesce(d.max_attempts, v_max_attempts), d.expires_at, v_now) as doom
           from workq.delivery d
           where d.queue_id = v_queue_id and d.priority = p.priority and d.visible_at between v_from and v_now
+            and (v_prepared is null or d.ctid = any (v_prepared))
           order by d.visible_at
           limit v_wanted
           for update skip locked
         ) d
         limit v_wanted
-      ), lapsed as (
-        insert into workq.attempt (message_id, finished_at, started_at, lease, queue_id, attempt, outcome, worker)
-        select p.message_id, v_now, p.received_at, p.lease, v_queue_id, p.attempt, 'timeout', p.worker
-        from picked p
-        where p.lease is not null and p.doom is null and v_history <> 'none'
       ), leased as (
         -- By ctid: safe because the rows were locked without waiting, so this is their only live version.
         update workq.delivery d
         set attempt = d.attempt + 1, lease = v_lease, received_at = v_now, worker = receive.worker, status = null,
             visible_at = v_now + workq._lease_length(v_visibility, v_factor, d.attempt + 1, v_max_visibility)
         from picked p
-        where d.ctid = p.row_id and p.doom is null
+        where d.ctid = p.row_id and (p.doom is null and p.lease is null or v_prepared is not null)
         returning d.message_id, d.created_at, d.attempt, d.max_attempts, d.visible_at, d.priority
       )
       -- In the order of the walk: nothing in this plan sorts.
@@ -149,13 +144,13 @@ begin
         select m.* from workq.message m where m.id = l.message_id and m.created_at = l.created_at limit 1
       ) m on true;
     get diagnostics v_count = row_count;
-
-    -- Fewer than wanted: the end, or there were doomed ones among those picked.
     v_wanted := v_wanted - v_count;
     exit when v_wanted = 0 or v_buried >= 1000;
-    v_count := workq._bury_head(v_queue_id, v_from, v_now);
-    exit when v_count = 0;
-    v_buried := v_buried + v_count;
+
+    -- Fewer than wanted: this is the end, or there is something to clear away first.
+    select p.rows, v_buried + p.buried into v_prepared, v_count from workq._prepare(v_queue_id, v_wanted, v_from, v_now) p;
+    exit when v_prepared is null and v_count = v_buried;
+    v_buried := v_count;
   end loop;
 
   -- Once a second, and when a walk was slow: then there are dead entries to leave behind.
@@ -173,25 +168,28 @@ end;
 $$;
 comment on function workq.receive is 'leases up to max_messages (1 to 1000) messages, in the order in which they should be worked on: by priority, then the oldest first. visibility: how long until others may receive them again, 1 ms to max_visibility, default the setting of the queue (times visibility_factor for each attempt before); worker: a name for the history, up to 256 bytes. Name id and lease in ack, fail, extend, release and report. Exhausted and expired deliveries met on the way become dead letters. A paused queue returns nothing. WQ001 unknown queue, 22023 out of range';
 
--- workq._bury_head: make dead letters of what is doomed at the head of a queue, up to 1,000 of each priority.
--- A page at once, so that many of them do not cost a walk each.
-create or replace function workq._bury_head(queue_id int, walked_from timestamptz, now timestamptz)
-returns int
+-- workq._prepare: clear the head of a queue for receive.
+-- Buries what is doomed, a page at once, so that many of them do not cost a walk each, and records for
+-- the history that a lease ran out. This is apart from the statement of receive because even an insert
+-- of no rows costs a third of it. Returns the rows that are to be leased now, locked.
+create or replace function workq._prepare(queue_id int, wanted int, walked_from timestamptz, now timestamptz, rows out tid[], buried out int)
 language plpgsql
 volatile
 as $$
 #variable_conflict use_column
 declare
   v_queue workq.queue;
-  v_rows tid[];
+  v_doomed tid[];
   v_reasons text[];
 begin
-  select q.* into v_queue from workq.queue q where q.id = _bury_head.queue_id;
-  select array_agg(d.row_id), array_agg(d.doom)
-  into v_rows, v_reasons
+  select q.* into v_queue from workq.queue q where q.id = _prepare.queue_id;
+  select
+    array_agg(d.row_id) filter (where d.doom is null), array_agg(d.row_id) filter (where d.doom is not null),
+    array_agg(d.doom) filter (where d.doom is not null)
+  into rows, v_doomed, v_reasons
   from generate_series(0, 10) p (priority)
   cross join lateral (
-    select d.ctid as row_id
+    select d.ctid as row_id, row_number() over (order by d.visible_at) as n
     from workq.delivery d
     where d.queue_id = v_queue.id and d.priority = p.priority and d.visible_at between walked_from and now
     order by d.visible_at
@@ -201,18 +199,26 @@ begin
     select d.ctid as row_id, workq._doom(d.attempt, coalesce(d.max_attempts, v_queue.max_attempts), d.expires_at, now) as doom
     from workq.delivery d
     where d.ctid = s.row_id
-      and workq._doom(d.attempt, coalesce(d.max_attempts, v_queue.max_attempts), d.expires_at, now) is not null
+      and (s.n <= wanted
+        or workq._doom(d.attempt, coalesce(d.max_attempts, v_queue.max_attempts), d.expires_at, now) is not null)
     limit 1
     for update skip locked
   ) d;
-  if v_rows is null then
-    return 0;
+  rows := rows[1:wanted];
+  buried := coalesce(cardinality(v_doomed), 0);
+
+  if rows is not null and v_queue.history <> 'none' then
+    insert into workq.attempt (message_id, finished_at, started_at, lease, queue_id, attempt, outcome, worker)
+    select d.message_id, now, d.received_at, d.lease, d.queue_id, d.attempt, 'timeout', d.worker
+    from workq.delivery d
+    where d.ctid = any (rows) and d.lease is not null;
   end if;
-  perform workq._bury(v_queue, v_rows, v_reasons);
-  return cardinality(v_rows);
+  if v_doomed is not null then
+    perform workq._bury(v_queue, v_doomed, v_reasons);
+  end if;
 end;
 $$;
-comment on function workq._bury_head is 'makes dead letters of the exhausted and expired deliveries at the head of a queue; how many';
+comment on function workq._prepare is 'clears the head of a queue: makes dead letters of the doomed (buried: how many), records leases that ran out, and locks the rows to lease (null: none)';
 
 create or replace function workq._move_floor(queue_id int, now timestamptz, floor_seen bigint, walked_from timestamptz)
 returns void

@@ -42,7 +42,7 @@ begin
     where l.queue_id = v_queue.id
       and (redrive.reason is null or l.reason = redrive.reason)
       and (redrive.ids is null or l.message_id = any (redrive.ids))
-      and not exists (select from workq.delivery d where d.queue_id = v_target.id and d.message_id = l.message_id)
+      and not exists (select from workq.delivery d where d.message_id = l.message_id and d.queue_id + 0 = v_target.id)
       and (v_target.id = v_queue.id
         or not exists (select from workq.dead_letter t where t.queue_id = v_target.id and t.message_id = l.message_id))
     order by l.died_at, l.message_id
@@ -59,7 +59,7 @@ begin
     where l.queue_id = v_queue.id and l.message_id = any (v_letters)
       and exists (select from workq.queue q where q.id = v_target.id)
     order by l.message_id
-    on conflict (queue_id, message_id) do nothing
+    on conflict (message_id, queue_id) do nothing
     returning message_id
   ), taken as (
     delete from workq.dead_letter l using placed p

@@ -9,8 +9,7 @@ as $$
 declare
   v_now timestamptz := clock_timestamp();
   v_queue workq.queue;
-  v_ords bigint[];
-  v_rows tid[];
+  v_done bigint[];
   v_visible timestamptz;
 begin
   select q.* into v_queue from workq.queue q where q.name = _release.queue;
@@ -22,24 +21,24 @@ begin
     perform workq._invalid('delay', delays::text, '0 to 365 days');
   end if;
 
-  select l.ords, l.rows into v_ords, v_rows from workq._lock(v_queue, ids, leases) l;
+  perform workq._enter(v_queue);
   with released as (
     update workq.delivery d
-    set lease = null, attempt = greatest(d.attempt - 1, 0), visible_at = v_now + coalesce(delays[l.ord], interval '0')
-    from unnest(v_ords, v_rows) l (ord, row_id)
-    where d.ctid = l.row_id
-    returning l.ord, d.message_id, d.received_at, d.attempt + 1 as attempt, d.worker, d.visible_at
+    set lease = null, attempt = greatest(d.attempt - 1, 0), visible_at = v_now + coalesce(i.delay, interval '0')
+    from (select * from unnest(ids, leases, delays) with ordinality i (id, lease, delay, ord) order by i.id) i
+    where d.message_id = any (array[i.id]) and d.queue_id + 0 = v_queue.id and d.lease = i.lease
+    returning i.ord, i.lease, d.message_id, d.received_at, d.attempt + 1 as attempt, d.worker, d.visible_at
   ), kept as (
     insert into workq.attempt (message_id, finished_at, started_at, lease, queue_id, attempt, outcome, worker)
-    select r.message_id, v_now, r.received_at, leases[r.ord], v_queue.id, r.attempt, 'released', r.worker
+    select r.message_id, v_now, r.received_at, r.lease, v_queue.id, r.attempt, 'released', r.worker
     from released r
     where v_queue.history = 'all'
   )
-  select min(r.visible_at) into v_visible from released r;
+  select array_agg(r.ord), min(r.visible_at) into v_done, v_visible from released r;
   if v_visible is not null then
     perform workq._wake(v_queue, v_visible);
   end if;
-  return workq._outcomes(v_queue.id, ids, v_ords, 'released');
+  return workq._outcomes(v_queue.id, ids, v_done, 'released');
 end;
 $$;
 comment on function workq._release is 'gives deliveries back; an outcome for each';

@@ -21,7 +21,7 @@ begin
   perform workq._enter(v_queue);
   update workq.delivery d
   set status = workq._cut_json(report.status)
-  where d.queue_id = v_queue.id and d.message_id = report.id and d.lease = report.lease;
+  where d.message_id = report.id and d.queue_id + 0 = v_queue.id and d.lease = report.lease;
   return (workq._outcomes(v_queue.id, array[id], case when found then array[1::bigint] end, 'reported'))[1];
 end;
 $$;

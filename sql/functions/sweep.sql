@@ -6,6 +6,18 @@
 -- and lowers the floor to them: should a look from the very beginning be longer than anybody's
 -- statement_timeout, this finds late rows in the end.
 
+create or replace function workq._doom_unmet(
+  lease bigint, visible_at timestamptz, attempt int, max_attempts int, expires_at timestamptz, now timestamptz)
+returns text
+language sql
+immutable
+return case
+  when visible_at <= now then workq._doom(attempt, max_attempts, expires_at, now)
+  -- Waiting for a retry, it can only expire; a valid lease is never ended.
+  when lease is null then workq._doom(null, null, expires_at, now)
+end;
+comment on function workq._doom_unmet is 'why a delivery is given up on that nobody receives; null: it is not';
+
 -- Locks: the doomed deliveries and old dead letters, with SKIP LOCKED. Any number may run at once.
 create or replace function workq.sweep(max_rows int default 1000)
 returns workq.sweep_counts
@@ -19,13 +31,12 @@ declare
   v_now timestamptz := clock_timestamp();
   v_counts workq.sweep_counts := row(0, 0, 0);
   v_queue workq.queue;
-  v_start_queue int;
-  v_queue_id int;
-  v_id bigint;
-  v_scanned int;
   v_stretch record;
-  v_rows tid[];
+  v_start bigint;
   v_last bigint;
+  v_scanned int;
+  v_room int := max_rows;
+  v_rows tid[];
   v_reasons text[];
 begin
   if (max_rows between 1 and 100000) is not true then
@@ -33,82 +44,73 @@ begin
   end if;
 
   if workq._due('workq.sweep_due', v_now) then
-    v_start_queue := coalesce(pg_sequence_last_value('workq.sweep_queue'), 0)::int;
-    v_queue_id := v_start_queue;
-    v_id := coalesce(pg_sequence_last_value('workq.sweep_message'), 0);
+    v_start := coalesce(pg_sequence_last_value('workq.sweep_message'), 0);
+    v_last := v_start;
     loop
       v_scanned := 0;
       for v_stretch in
         with stretch as materialized (
           select d.queue_id, d.message_id, d.attempt, d.max_attempts, d.lease, d.visible_at, d.expires_at
           from workq.delivery d
-          where (d.queue_id, d.message_id) > (v_queue_id, v_id)
-          order by d.queue_id, d.message_id
+          where d.message_id > v_last
+          order by d.message_id
           limit 10 * max_rows
         )
         select
-          s.queue_id, count(*)::int as scanned, max(s.message_id) as last_id,
+          q as queue, count(*)::int as scanned, max(s.message_id) as last,
           min(s.visible_at) filter (where s.visible_at <= v_now) as first_visible,
           array_agg(s.message_id order by s.message_id) filter (where
-            (s.lease is null or s.visible_at <= v_now)
-            and workq._doom(case when s.visible_at <= v_now then s.attempt end, coalesce(s.max_attempts, q.max_attempts), s.expires_at, v_now) is not null) as doomed
+            workq._doom_unmet(s.lease, s.visible_at, s.attempt, coalesce(s.max_attempts, q.max_attempts), s.expires_at, v_now) is not null) as doomed
         from stretch s
         join workq.queue q on q.id = s.queue_id
-        group by s.queue_id
-        order by s.queue_id
+        group by q
       loop
+        v_queue := v_stretch.queue;
         v_scanned := v_scanned + v_stretch.scanned;
-        v_queue_id := v_stretch.queue_id;
-        v_id := v_stretch.last_id;
-        select q.* into v_queue from workq.queue q where q.id = v_queue_id;
-
+        v_last := greatest(v_last, v_stretch.last);
         if v_stretch.first_visible < workq._floor(pg_sequence_last_value(v_queue.floor), v_now) then
           perform setval(v_queue.floor, workq._micros(v_stretch.first_visible) - 1);
         end if;
 
-        if v_stretch.doomed is not null then
-          -- Locked now, and looked at again as it is now.
-          perform workq._enter(v_queue);
-          select array_agg(d.row_id), array_agg(d.reason), max(d.message_id)
-          into v_rows, v_reasons, v_last
-          from (
-            select d.row_id, d.message_id,
-              -- Waiting for a retry, with attempts left or not, it can only have expired.
-              workq._doom(case when d.visible_at <= v_now then d.attempt end, coalesce(d.max_attempts, v_queue.max_attempts), d.expires_at, v_now) as reason
-            from unnest(v_stretch.doomed) s (message_id)
-            cross join lateral (
-              select d.ctid as row_id, d.message_id, d.attempt, d.max_attempts, d.visible_at, d.expires_at
-              from workq.delivery d
-              where d.queue_id = v_queue.id and d.message_id = s.message_id
-                and (d.lease is null or d.visible_at <= v_now)
-                and workq._doom(case when d.visible_at <= v_now then d.attempt end, coalesce(d.max_attempts, v_queue.max_attempts), d.expires_at, v_now) is not null
-              limit 1
-              for update skip locked
-            ) d
-            limit max_rows - v_counts.exhausted - v_counts.expired
-          ) d;
-          if v_rows is not null then
-            perform workq._bury(v_queue, v_rows, v_reasons);
-            v_counts.exhausted := v_counts.exhausted + cardinality(array_positions(v_reasons, 'attempts_exhausted'));
-            v_counts.expired := v_counts.expired + cardinality(array_positions(v_reasons, 'expired'));
-            if v_counts.exhausted + v_counts.expired >= max_rows then
-              -- Begin with the rest of this stretch the next time.
-              v_id := v_last;
-              exit;
-            end if;
-          end if;
+        -- Locked now, and looked at again as it is now. Those that there is no room for come with the next round.
+        perform workq._enter(v_queue);
+        select array_agg(d.row_id), array_agg(d.doom)
+        into v_rows, v_reasons
+        from (
+          select d.*
+          from unnest(v_stretch.doomed) s (message_id)
+          cross join lateral (
+            select d.ctid as row_id,
+              workq._doom_unmet(d.lease, d.visible_at, d.attempt, coalesce(d.max_attempts, v_queue.max_attempts), d.expires_at, v_now) as doom
+            from workq.delivery d
+            where d.message_id = s.message_id and d.queue_id + 0 = v_queue.id
+              and workq._doom_unmet(d.lease, d.visible_at, d.attempt, coalesce(d.max_attempts, v_queue.max_attempts), d.expires_at, v_now) is not null
+            limit 1
+            for update skip locked
+          ) d
+          limit v_room
+        ) d;
+        if v_rows is not null then
+          perform workq._bury(v_queue, v_rows, v_reasons);
+          v_room := v_room - cardinality(v_rows);
+          v_counts.exhausted := v_counts.exhausted + cardinality(array_positions(v_reasons, 'attempts_exhausted'));
+          v_counts.expired := v_counts.expired + cardinality(array_positions(v_reasons, 'expired'));
         end if;
       end loop;
 
-      exit when v_counts.exhausted + v_counts.expired >= max_rows or v_scanned >= 10 * max_rows;
-      -- The end: once around, up to where this call began.
-      v_queue_id := 0;
-      v_id := 0;
-      exit when v_start_queue = 0;
-      v_start_queue := 0;
+      if v_room = 0 then
+        -- There may be more in this stretch: begin with it again.
+        v_last := v_start;
+        exit;
+      end if;
+      exit when v_scanned >= 10 * max_rows;
+      -- The end: once around, from the beginning.
+      v_last := 0;
+      exit when v_start = 0;
+      v_start := 0;
     end loop;
-    perform setval('workq.sweep_queue', v_queue_id), setval('workq.sweep_message', v_id);
-    if v_counts.exhausted + v_counts.expired = 0 then
+    perform setval('workq.sweep_message', v_last);
+    if v_room = max_rows then
       perform workq._rest('workq.sweep_due', v_now);
     end if;
   end if;

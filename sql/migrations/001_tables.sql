@@ -22,7 +22,6 @@ create sequence workq.message_id;
 create sequence workq.lease_number;
 
 -- Where the last sweep stopped, and when the next is due after a long one (microseconds).
-create sequence workq.sweep_queue minvalue 0;
 create sequence workq.sweep_message minvalue 0;
 create sequence workq.sweep_due;
 
@@ -87,7 +86,7 @@ create table workq.delivery (
   priority      smallint not null,
   worker        text,
   status        jsonb,                    -- the last report of the worker
-  constraint delivery_pkey primary key (queue_id, message_id)
+  constraint delivery_pkey primary key (message_id, queue_id)
 );
 create index delivery_visible_idx on workq.delivery (queue_id, priority, visible_at);
 comment on table workq.delivery is 'the unfinished place of a message in a queue: when it is visible, which attempt, which lease; deleted when it ends';

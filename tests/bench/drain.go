@@ -33,7 +33,9 @@ func functions(ctx context.Context, conn *pgxpool.Conn, queue string, batch int)
 
 // bare is the floor: the same tables and the same history, in two plain statements, with nothing of
 // what the functions promise: no queue settings, no ttl, no attempts that run out, no floor, no
-// wake-ups, no outcomes, one priority. The session pins the plans as the functions do.
+// wake-ups, no outcomes, one priority. The session pins the plans as the functions do, and the key of
+// the ack is written as theirs is: as a plain join it is turned around sooner or later, and then it
+// walks the whole queue at every call.
 func bare(ctx context.Context, conn *pgxpool.Conn, queue string, batch int) (int, error) {
 	ids, leases, err := receive(ctx, conn, `
 		with picked as materialized (
@@ -64,7 +66,7 @@ func bare(ctx context.Context, conn *pgxpool.Conn, queue string, batch int) (int
 		with acked as (
 			delete from workq.delivery d
 			using unnest($2::bigint[], $3::bigint[]) i (id, lease)
-			where d.queue_id = (select q.id from workq.queue q where q.name = $1) and d.message_id = i.id and d.lease = i.lease
+			where d.message_id = any (array[i.id]) and d.queue_id + 0 = (select q.id from workq.queue q where q.name = $1) and d.lease = i.lease
 			returning d.*
 		)
 		insert into workq.attempt (message_id, finished_at, started_at, lease, queue_id, attempt, outcome)
