@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"net"
 	"strings"
 	"testing"
 
@@ -114,6 +115,17 @@ func TestCommandWithoutAConnection(t *testing.T) {
 		require.Equal(t, 1, e.code)
 		require.Contains(t, e.stderr, says)
 	}
+}
+
+func TestCommandDoesNotWaitForASilentServer(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer listener.Close()
+	c := commandAt(t, "postgres://me@"+listener.Addr().String()+"/db?connect_timeout=1")
+	e := c.run("stats")
+	require.Equal(t, 1, e.code)
+	require.Contains(t, e.stderr, "database db: no answer in time\nhint: ")
 }
 
 func TestCommandFindsTheDatabase(t *testing.T) {

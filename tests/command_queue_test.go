@@ -42,7 +42,7 @@ func TestCommandManagesQueues(t *testing.T) {
 	require.Len(t, queues, 2)
 	require.Equal(t, "a", queues[0]["queue"])
 	require.Equal(t, "b", queues[1]["queue"])
-	require.Regexp(t, `(?m)^queue +paused +visibility`, c.ok("queue", "list"))
+	require.Regexp(t, `(?m)^queue +visibility +max_attempts`, c.ok("queue", "list"))
 	require.Regexp(t, `(?m)^visibility +00:00:30$`, c.ok("queue", "show", "a"))
 
 	require.Equal(t, true, c.object("queue", "pause", "a")["paused"])

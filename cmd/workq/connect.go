@@ -17,12 +17,15 @@ func databaseURL(cmd *cobra.Command) string {
 	return cmp.Or(url, os.Getenv("DATABASE_URL"))
 }
 
+// connectTimeout holds where the user says nothing: pgx would wait forever.
+const connectTimeout = 10 * time.Second
+
 func withDefaults(cfg *pgx.ConnConfig) *pgx.ConnConfig {
 	if cfg.RuntimeParams["application_name"] == "" {
 		cfg.RuntimeParams["application_name"] = "workq"
 	}
-	if os.Getenv("PGCONNECT_TIMEOUT") == "" && cfg.ConnectTimeout == 2*time.Minute { // the default of pgx
-		cfg.ConnectTimeout = 10 * time.Second
+	if cfg.ConnectTimeout == 0 {
+		cfg.ConnectTimeout = connectTimeout
 	}
 	return cfg
 }

@@ -2,8 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
@@ -17,16 +19,22 @@ select case
 end and not exists (select from workq.peek($1, 10000, 'leased') l where l.worker = $2)
 from workq.queues($1) q`
 
-// waitUntilEmpty returns when there is nothing to do, or with an error that the worker will meet as well.
+// waitUntilEmpty returns when there is nothing to do, ctx is over, or PostgreSQL says no: the queue is gone,
+// say. A lost connection it outlives, as the worker does.
 func waitUntilEmpty(ctx context.Context, pool *pgxpool.Pool, queue, worker string) error {
 	for {
 		var empty bool
-		if err := pool.QueryRow(ctx, emptySQL, queue, worker).Scan(&empty); err != nil || empty {
+		err := pool.QueryRow(ctx, emptySQL, queue, worker).Scan(&empty)
+		if ctx.Err() != nil {
+			return nil
+		}
+		var pg *pgconn.PgError
+		if empty || errors.As(err, &pg) {
 			return err
 		}
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
+			return nil
 		case <-time.After(200 * time.Millisecond):
 		}
 	}

@@ -35,17 +35,6 @@ func (e *usageError) Error() string { return e.msg }
 
 func usage(format string, a ...any) error { return &usageError{fmt.Sprintf(format, a...)} }
 
-// hintError is an error with a way out.
-type hintError struct {
-	err  error
-	hint string
-}
-
-func (e *hintError) Error() string { return e.err.Error() }
-func (e *hintError) Unwrap() error { return e.err }
-
-func withHint(hint string, err error) error { return &hintError{err, hint} }
-
 // placeError says where in the input something is wrong.
 type placeError struct {
 	place string
@@ -99,11 +88,6 @@ func explain(err error) (msg, hint string) {
 	if errors.As(err, &place) {
 		msg, hint = explain(place.err)
 		return place.place + ": " + msg, hint
-	}
-	var hinted *hintError
-	if errors.As(err, &hinted) {
-		msg, _ = explain(hinted.err)
-		return msg, hinted.hint
 	}
 	var connect *pgconn.ConnectError
 	if errors.As(err, &connect) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -50,7 +51,7 @@ func runMigrate(cmd *cobra.Command, _ []string) error {
 	case cmd.Flags().Changed("from"):
 		return usage("--from goes with --print-sql: a migration begins where the database is")
 	case status:
-		s, err := migrate.Status(cmd.Context(), databaseURL(cmd))
+		s, err := migrationStatus(cmd)
 		if err != nil {
 			return err
 		}
@@ -67,4 +68,10 @@ func runMigrate(cmd *cobra.Command, _ []string) error {
 		return err
 	}
 	return showRecord(cmd, migrated{result.From, result.To})
+}
+
+func migrationStatus(cmd *cobra.Command) (migrate.State, error) {
+	ctx, cancel := context.WithTimeout(cmd.Context(), connectTimeout)
+	defer cancel()
+	return migrate.Status(ctx, databaseURL(cmd))
 }

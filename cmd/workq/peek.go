@@ -12,7 +12,7 @@ func newPeek() *cobra.Command {
   workq peek emails --json | jq '.[].payload'`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return show(cmd, fn("peek").arg("queue", "text", args[0]).flags(cmd.Flags()), view{
-				columns: "id, state, priority, attempt, visible_at, enqueued_at, worker, kind, payload, octet_length(body) as body_bytes",
+				columns: "id, state, priority, attempt, visible_at, worker, kind, payload, octet_length(body) as body_bytes",
 			})
 		},
 	}

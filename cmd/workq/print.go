@@ -101,6 +101,7 @@ func (p *printer) row(row string) error {
 	}
 	if p.n == 1 {
 		p.table.AppendHeader(header)
+		p.table.SuppressEmptyColumns()
 	}
 	p.table.AppendRow(cells)
 	return nil
@@ -176,7 +177,10 @@ func cell(name string, v json.RawMessage, whole bool) string {
 	}
 	if strings.HasSuffix(name, "_at") {
 		if at, err := time.Parse(time.RFC3339Nano, s); err == nil {
-			s = at.Local().Format("2006-01-02 15:04:05Z07:00")
+			s = at.Local().Format("2006-01-02 15:04:05")
+			if whole {
+				s = at.Local().Format("2006-01-02 15:04:05.000 -07:00")
+			}
 		}
 	}
 	if !whole {

@@ -66,30 +66,29 @@ func firstChars(s string, n int) string {
 }
 
 // tail keeps the end of what is written.
-type tail struct{ kept []byte }
+type tail struct {
+	kept []byte
+	cut  bool
+}
 
 func (t *tail) Write(b []byte) (int, error) {
 	t.kept = append(t.kept, b...)
-	if extra := len(t.kept) - 2*tailBytes; extra > 0 {
-		t.kept = append(t.kept[:0], t.kept[len(t.kept)-tailBytes:]...)
+	if extra := len(t.kept) - tailBytes; extra > 0 {
+		t.kept, t.cut = append(t.kept[:0], t.kept[extra:]...), true
 	}
 	return len(b), nil
 }
 
 func (t *tail) text() string {
 	b := t.kept
-	mark := ""
-	if extra := len(b) - tailBytes; extra > 0 {
-		b, mark = b[extra:], "… "
-	}
-	for mark != "" && len(b) > 0 && !utf8.RuneStart(b[0]) {
+	for t.cut && len(b) > 0 && !utf8.RuneStart(b[0]) {
 		b = b[1:]
 	}
 	s := strings.TrimSpace(string(b))
-	if s == "" {
-		return ""
+	if t.cut && s != "" {
+		s = "… " + s
 	}
-	return mark + s
+	return s
 }
 
 func (t *tail) lastLine() string {

@@ -11,7 +11,7 @@ func newQueueList() *cobra.Command {
   workq queue list --json | jq -r '.[].queue'`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return show(cmd, fn("queues"), view{
-				columns: "queue, paused, visibility, max_attempts, retry_delays, ttl, retention, dead_letter_queue, max_depth",
+				columns: "queue, nullif(paused, false) as paused, visibility, max_attempts, retry_delays, ttl, retention, dead_letter_queue, max_depth",
 			})
 		},
 	}

@@ -28,7 +28,7 @@ func newStats() *cobra.Command {
 			}
 			v := view{columns: "queue, ready, delayed, leased, retrying, dead, date_trunc('milliseconds', oldest_ready) as oldest_ready, " +
 				"round(enqueued_per_second::numeric, 1) as \"enqueued/s\", round(acked_per_second::numeric, 1) as \"acked/s\", " +
-				"round(failed_per_second::numeric, 1) as \"failed/s\", paused, estimated"}
+				"round(failed_per_second::numeric, 1) as \"failed/s\", nullif(paused, false) as paused, nullif(estimated, false) as estimated"}
 			every, _ := cmd.Flags().GetDuration("watch")
 			if every <= 0 {
 				return show(cmd, c, v)

@@ -46,7 +46,7 @@ schema version, what workq.version() says, and the version of PostgreSQL.`,
 
 // ask fills in what the database knows.
 func (v *versions) ask(cmd *cobra.Command) error {
-	state, err := migrate.Status(cmd.Context(), databaseURL(cmd))
+	state, err := migrationStatus(cmd)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -103,20 +104,24 @@ func runWork(cmd *cobra.Command, args []string) error {
 	}
 	defer watch.stop()
 
-	ctx, stop := context.WithCancel(cmd.Context())
-	defer stop()
-	if drain, _ := f.GetBool("drain"); drain {
-		ended := make(chan error, 1)
-		go func() { defer stop(); ended <- waitUntilEmpty(ctx, pool, args[0], opts.Name) }()
-		defer func() { stop(); <-ended }()
-	}
 	fmt.Fprintf(cmd.ErrOrStderr(), "workq: working on %s, interrupt to stop\n", args[0])
 	context.AfterFunc(cmd.Context(), func() {
 		fmt.Fprintln(cmd.ErrOrStderr(), "workq: stopping when the running commands have finished, once more to stop at once")
 	})
 	log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn}))
 	handler := &program{path: path, args: args[1:], janitor: watch, stderr: cmd.ErrOrStderr()}
-	return client.New(pool, client.Options{Logger: log}).NewWorker(args[0], handler, opts).Run(ctx)
+	worker := client.New(pool, client.Options{Logger: log}).NewWorker(args[0], handler, opts)
+	drain, _ := f.GetBool("drain")
+	if !drain {
+		return worker.Run(cmd.Context())
+	}
+	ctx, stop := context.WithCancel(cmd.Context())
+	defer stop()
+	ended := make(chan error, 1)
+	go func() { defer stop(); ended <- waitUntilEmpty(ctx, pool, args[0], opts.Name) }()
+	err = worker.Run(ctx)
+	stop()
+	return cmp.Or(err, <-ended)
 }
 
 func workerName() string {
