@@ -34,7 +34,7 @@ from (values
 -- Keys and indexes.
 select col_is_pk('workq', 'queue', 'id', 'a queue has a number');
 select col_is_unique('workq', 'queue', 'name', 'a name is taken once');
-select col_is_pk('workq', 'delivery', array['queue_id', 'message_id'], 'a message is in a queue once');
+select col_is_pk('workq', 'delivery', array['message_id', 'queue_id'], 'a message is in a queue once');
 select col_is_pk('workq', 'dead_letter', array['queue_id', 'message_id'], 'a message is dead in a queue once');
 select col_type_is('workq', 'queue', 'floor', 'regclass', 'sequences are stored as regclass: oids do not survive a dump');
 select set_eq(
@@ -71,7 +71,7 @@ select set_eq(
 select is((select count(*) from pg_enum e join pg_type t on t.oid = e.enumtypid where t.typnamespace = 'workq'::regnamespace), 0::bigint, 'no enums: words are text');
 select set_eq(
   $$ select c.relname::text from pg_class c where c.relnamespace = 'workq'::regnamespace and c.relkind = 'S' $$,
-  array['queue_id_seq', 'message_id', 'lease_number', 'sweep_queue', 'sweep_message', 'sweep_due'],
+  array['queue_id_seq', 'message_id', 'lease_number', 'sweep_message', 'sweep_due'],
   'these sequences and no other, before there is a queue');
 select is(s.cache_size, 1::bigint, s.sequencename || ' is not cached: numbers grow over all sessions')
 from pg_sequences s where s.schemaname = 'workq' and s.sequencename in ('message_id', 'lease_number') order by s.sequencename;
