@@ -164,6 +164,22 @@ func TestRaceRolledBackReceiveLeavesNoTrace(t *testing.T) {
 	}
 }
 
+// A message whose lease ran out is receivable at once, whatever open transactions hold ahead of it.
+func TestRaceReceiveALapsedMessageBehindALockedOne(t *testing.T) {
+	t.Parallel()
+	a := newArena(t, "")
+	s := a.session()
+	a.enqueue(a.pool, 2, 5)
+	both := a.receive(a.pool, 2, "1 ms")
+	require.Len(t, both, 2)
+	locked, lapsed := both[0], both[1]
+	waitFor(t, "both leases to run out", func() bool { return a.count("delivery where visible_at < clock_timestamp()") == 2 })
+	execSQL(t, s, "begin")
+	require.Equal(t, "acked", a.do(s, ackVerb, locked))
+	require.Equal(t, lapsed.ID, a.one(a.pool, "1 minute").ID)
+	execSQL(t, s, "commit")
+}
+
 // The lease has run out. Whoever is first decides.
 func TestRaceLateAckAgainstReceive(t *testing.T) {
 	t.Parallel()
