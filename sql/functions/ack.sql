@@ -23,7 +23,7 @@ begin
   elsif leases is null or exists (select from unnest(leases) l where l is null) then
     perform workq._invalid('lease', null, 'the lease that receive returned with the message');
   end if;
-  perform workq._invalid('arrays', null, 'ids, leases and the other arrays: those given are of one length, and of one dimension that begins at 1');
+  perform workq._invalid('ids', array_dims(ids), 'ids, leases and the other arrays: those given are of one length, and of one dimension that begins at 1');
 end;
 $$;
 comment on function workq._bad_batch is 'raises 22023 for ids and leases that do not fit together or are null';
@@ -40,7 +40,7 @@ return case
 end;
 comment on function workq._is_batch is 'whether ids and leases are without nulls, of one length and of one dimension that begins at 1; others: whether other arrays fit to them';
 
-create or replace function workq._outcomes(queue_id int, ids bigint[], done bigint[], word text)
+create or replace function workq._outcomes(queue text, ids bigint[], done bigint[], word text)
 returns text[]
 language plpgsql
 volatile
@@ -53,7 +53,10 @@ begin
   return array(
     select case
       when i.ord = any (done) then word
-      when exists (select from workq.delivery d where d.message_id = i.id and d.queue_id + 0 = _outcomes.queue_id) then 'stale'
+      when exists (
+        select from workq.delivery d
+        where d.message_id = i.id and d.queue_id + 0 = (select q.id from workq.queue q where q.name = _outcomes.queue)
+      ) then 'stale'
       else 'gone'
     end
     from unnest(ids) with ordinality i (id, ord)
@@ -62,27 +65,31 @@ end;
 $$;
 comment on function workq._outcomes is 'an outcome for each id: the word for those whose positions are done, stale or gone for the others';
 
+-- workq._ack: the positions of those that were acked.
 create or replace function workq._ack(queue text, ids bigint[], leases bigint[], results jsonb[])
-returns text[]
+returns bigint[]
 language plpgsql
 volatile
 as $$
 -- @plpgsql_check_options: extra_warnings = off
 #variable_conflict use_column
 declare
-  v_now timestamptz := clock_timestamp();
+  v_now timestamptz;
   v_queue_id int;
   v_history text;
   v_door bigint;
+  v_fits boolean;
   v_done bigint[];
 begin
-  select q.id, q.history, pg_sequence_last_value(q.sleepers)  -- see _enter
-  into v_queue_id, v_history, v_door
+  select clock_timestamp(), q.id, q.history, pg_sequence_last_value(q.sleepers),  -- see _enter
+    workq._is_batch(ids, leases, results is null or array_dims(results) is not distinct from array_dims(ids))
+  into v_now, v_queue_id, v_history, v_door, v_fits
   from workq.queue q
   where q.name = _ack.queue;
-  if not found then
-    perform workq._no_queue(queue);
-  elsif not workq._is_batch(ids, leases, results is null or array_dims(results) is not distinct from array_dims(ids)) then
+  if v_fits is not true then
+    if v_queue_id is null then
+      perform workq._no_queue(queue);
+    end if;
     perform workq._bad_batch(ids, leases);
   end if;
 
@@ -98,11 +105,12 @@ begin
     where v_history = 'all'
   )
   select array_agg(a.ord) into v_done from acked a;
-  return workq._outcomes(v_queue_id, ids, v_done, 'acked');
+  return v_done;
 end;
 $$;
-comment on function workq._ack is 'finishes deliveries; an outcome for each';
+comment on function workq._ack is 'finishes deliveries; the positions of those whose lease held, null: none';
 
+-- One statement and one row, as acks one by one are what many workers do all day; ack_many does the same for a set.
 create or replace function workq.ack(queue text, id bigint, lease bigint, result jsonb default null, strict boolean default false)
 returns text
 language plpgsql
@@ -114,10 +122,31 @@ as $$
 declare
   v_outcome text;
 begin
+  with acked as (
+    delete from workq.delivery d
+    using (
+      select q.id, q.history, pg_sequence_last_value(q.sleepers) as door  -- see _enter
+      from workq.queue q
+      where q.name = ack.queue
+      offset 0
+    ) q
+    where d.message_id = ack.id and d.queue_id + 0 = q.id and d.lease = ack.lease
+    returning d.message_id, d.received_at, d.lease, d.queue_id, d.attempt, d.worker, q.history
+  ), kept as (
+    insert into workq.attempt (message_id, finished_at, started_at, lease, queue_id, attempt, outcome, worker, result)
+    select a.message_id, clock_timestamp(), a.received_at, a.lease, a.queue_id, a.attempt, 'acked', a.worker, workq._cut_json(ack.result)
+    from acked a
+    where a.history = 'all'
+  )
+  select 'acked' into v_outcome from acked a;
+  if v_outcome is not null and strict is not null then
+    return v_outcome;
+  end if;
+
   if strict is null then
     perform workq._invalid('strict', null, 'true or false');
   end if;
-  v_outcome := (workq._ack(queue, array[id], array[lease], array[result]))[1];
+  v_outcome := (workq._outcomes(queue, array[id], workq._ack(queue, array[id], array[lease], array[result]), 'acked'))[1];
   if strict and v_outcome <> 'acked' then
     raise exception 'lease is lost' using errcode = 'WQ002',
       detail = format('queue is %L, message %s, lease %s: %s', queue, id, lease, v_outcome),
@@ -139,7 +168,7 @@ as $$
 begin
   return query
     select s.ord::int, s.id, s.outcome
-    from unnest(ids, workq._ack(queue, ids, leases, results)) with ordinality s (id, outcome, ord);
+    from unnest(ids, workq._outcomes(queue, ids, workq._ack(queue, ids, leases, results), 'acked')) with ordinality s (id, outcome, ord);
 end;
 $$;
 comment on function workq.ack_many is 'finishes many messages, each with its lease, and says of each acked, stale or gone, in the order given. Locks in the order of ids. WQ001 unknown queue, 22023 arrays of different lengths or nulls in ids or leases';

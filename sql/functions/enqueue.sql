@@ -37,7 +37,7 @@ begin
     or greatest(array_ndims(payloads), array_ndims(bodies), array_ndims(content_types), array_ndims(kinds),
       array_ndims(headers), array_ndims(priorities), array_ndims(run_ats)) > 1
   then
-    perform workq._invalid('arrays', null, 'payloads, bodies, content_types, kinds, headers, priorities and run_ats: those given are of one dimension and one length');
+    perform workq._invalid('arrays', format('of up to %s elements', v_count), 'payloads, bodies, content_types, kinds, headers, priorities and run_ats: those given are of one dimension and one length');
   end if;
   if group_keys is not null or dedupe_keys is not null or dedupe_for is not null then
     perform workq._not_built(case when group_keys is not null then 'group_key' when dedupe_keys is not null then 'dedupe_key' else 'dedupe_for' end);

@@ -36,7 +36,7 @@ begin
     -- A pair that was named twice is extended once, and told so twice.
     select i.ord from unnest(ids, leases) with ordinality i (id, lease, ord) where i.id = e.id and i.lease = e.lease
   ) i;
-  outcomes := workq._outcomes(v_queue.id, ids, v_done, 'extended');
+  outcomes := workq._outcomes(queue, ids, v_done, 'extended');
 end;
 $$;
 comment on function workq._extend is 'moves the deadlines of leases; an outcome for each, and the last of the new deadlines';

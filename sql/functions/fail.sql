@@ -91,7 +91,7 @@ begin
       when v_reasons[array_position(v_ords, o.ord)] is null then 'retry'
       else 'dead'
     end
-    from unnest(workq._outcomes(v_queue.id, ids, v_ords, 'retry')) with ordinality o (outcome, ord)
+    from unnest(workq._outcomes(queue, ids, v_ords, 'retry')) with ordinality o (outcome, ord)
     order by o.ord);
 end;
 $$;

@@ -53,8 +53,8 @@ begin
   if v_queue.max_visibility not between interval '1 millisecond' and interval '365 days' then
     perform workq._invalid('max_visibility', v_queue.max_visibility::text, '1 millisecond to 365 days');
   elsif v_queue.visibility not between interval '1 millisecond' and v_queue.max_visibility then
-    perform workq._invalid('visibility', v_queue.visibility::text,
-      format('1 millisecond to max_visibility, which is %s', v_queue.max_visibility));
+    perform workq._invalid(case when visibility is null then 'max_visibility' else 'visibility' end,
+      coalesce(visibility, max_visibility)::text, format('visibility, which is %s: 1 millisecond to max_visibility, which is %s', v_queue.visibility, v_queue.max_visibility));
   elsif v_queue.visibility_factor not between 1 and 100 then
     perform workq._invalid('visibility_factor', v_queue.visibility_factor::text, '1 to 100');
   elsif v_queue.max_attempts < 1 then

@@ -56,59 +56,68 @@ set search_path = pg_catalog, pg_temp
 as $$
 #variable_conflict use_column
 declare
-  v_now timestamptz := clock_timestamp();
+  v_now timestamptz;
   v_queue_id int;
-  v_paused boolean;
   v_visibility interval;
   v_factor double precision;
   v_max_visibility interval;
   v_max_attempts int;
-  v_next_look regclass;
   v_sleepers bigint;
   v_look boolean;         -- from the very beginning
   v_floor bigint;
   v_from timestamptz;     -- where the walk begins
   v_lease bigint;
+  v_simple boolean;       -- nothing is wrong, and this is not the time for a look
   v_count int;
-  v_wanted int := max_messages;
+  v_wanted int;
   v_prepared tid[];
-  v_buried int := 0;
+  v_buried int;
+  v_empty boolean;
 begin
+  -- As much as can be in one statement: PL/pgSQL sets every expression of its own up anew in each transaction.
   select
-    q.id, q.paused, q.visibility, q.visibility_factor, q.max_visibility, q.max_attempts, q.next_look,
-    pg_sequence_last_value(q.sleepers),  -- and the door: see _enter
-    workq._due(q.next_look, v_now), pg_sequence_last_value(q.floor)
-  into
-    v_queue_id, v_paused, v_visibility, v_factor, v_max_visibility, v_max_attempts, v_next_look,
-    v_sleepers, v_look, v_floor
-  from workq.queue q
-  where q.name = receive.queue;
-  if not found then
-    perform workq._no_queue(queue);
-  elsif (max_messages between 1 and 1000) is not true then
-    perform workq._invalid('max_messages', max_messages::text, '1 to 1000');
-  elsif visibility not between interval '1 millisecond' and v_max_visibility then
-    perform workq._invalid('visibility', visibility::text,
-      format('1 millisecond to the queue''s max_visibility, which is %s', v_max_visibility));
-  elsif octet_length(worker) > 256 then
-    perform workq._invalid('worker', worker, 'up to 256 bytes');
-  elsif v_paused then
-    return;
-  end if;
-
-  if v_look then
-    perform setval(v_next_look, workq._micros(v_now) + 1000000);
-    v_from := timestamptz '-infinity';
-  else
-    v_from := workq._floor(v_floor, v_now);
-  end if;
-  if visibility is not null then
+    q.now, q.id,
     -- An explicit visibility is taken as it is; the factor belongs to the setting.
-    v_visibility := visibility;
-    v_factor := 1;
+    coalesce(visibility, q.visibility), case when visibility is null then q.visibility_factor else 1 end,
+    q.max_visibility, q.max_attempts, q.sleep_until, q.floor_micros,
+    workq._floor(q.floor_micros, q.now), workq._due(q.next_look, q.now),
+    -- A number that grows, and 16 random bits: handed out again after a crash, it does not match.
+    nextval('workq.lease_number') << 16 | floor(random() * 65536)::bigint,
+    not q.paused and max_messages between 1 and 1000
+      and (visibility is null or visibility between interval '1 millisecond' and q.max_visibility)
+      and (worker is null or octet_length(worker) <= 256)
+      and not workq._due(q.next_look, q.now),
+    max_messages, 0
+  into
+    v_now, v_queue_id, v_visibility, v_factor, v_max_visibility, v_max_attempts, v_sleepers, v_floor, v_from, v_look,
+    v_lease, v_simple, v_wanted, v_buried
+  from (
+    select
+      q.id, q.paused, q.visibility, q.visibility_factor, q.max_visibility, q.max_attempts, q.next_look,
+      clock_timestamp() as now, pg_sequence_last_value(q.floor) as floor_micros,
+      pg_sequence_last_value(q.sleepers) as sleep_until  -- and the door: see _enter
+    from workq.queue q
+    where q.name = receive.queue
+    offset 0
+  ) q;
+
+  if v_simple is not true then
+    if v_queue_id is null then
+      perform workq._no_queue(queue);
+    elsif (max_messages between 1 and 1000) is not true then
+      perform workq._invalid('max_messages', max_messages::text, '1 to 1000');
+    elsif visibility not between interval '1 millisecond' and v_max_visibility then
+      perform workq._invalid('visibility', visibility::text,
+        format('1 millisecond to the queue''s max_visibility, which is %s', v_max_visibility));
+    elsif octet_length(worker) > 256 then
+      perform workq._invalid('worker', worker, 'up to 256 bytes');
+    end if;
+    perform setval(q.next_look, workq._micros(v_now) + 1000000) from workq.queue q where q.id = v_queue_id and not q.paused;
+    if not found then
+      return;
+    end if;
+    v_from := timestamptz '-infinity';
   end if;
-  -- A number that grows, and 16 random bits: handed out again after a crash, it does not match.
-  v_lease := nextval('workq.lease_number') << 16 | floor(random() * 65536)::bigint;
 
   loop
     return query
@@ -116,7 +125,10 @@ begin
         select d.*
         from generate_series(0, 10) p (priority)
         cross join lateral (
-          select d.ctid as row_id, d.lease, workq._doom(d.attempt, coalesce(d.max_attempts, v_max_attempts), d.expires_at, v_now) as doom
+          select
+            d.ctid as row_id,
+            -- A lease that ran out, or a delivery that is doomed: see _prepare.
+            (d.lease is not null or d.attempt >= coalesce(d.max_attempts, v_max_attempts) or d.expires_at <= v_now) as special
           from workq.delivery d
           where d.queue_id = v_queue_id and d.priority = p.priority and d.visible_at between v_from and v_now
             and (v_prepared is null or d.ctid = any (v_prepared))
@@ -131,7 +143,8 @@ begin
         set attempt = d.attempt + 1, lease = v_lease, received_at = v_now, worker = receive.worker, status = null,
             visible_at = v_now + workq._lease_length(v_visibility, v_factor, d.attempt + 1, v_max_visibility)
         from picked p
-        where d.ctid = p.row_id and (p.doom is null and p.lease is null or v_prepared is not null)
+        where d.ctid = p.row_id
+          and (v_prepared is not null or not exists (select from picked s where s.special))
         returning d.message_id, d.created_at, d.attempt, d.max_attempts, d.visible_at, d.priority
       )
       -- In the order of the walk: nothing in this plan sorts.
@@ -144,25 +157,29 @@ begin
         select m.* from workq.message m where m.id = l.message_id and m.created_at = l.created_at limit 1
       ) m on true;
     get diagnostics v_count = row_count;
+    exit when v_count = v_wanted;
     v_wanted := v_wanted - v_count;
-    exit when v_wanted = 0 or v_buried >= 1000;
+    exit when v_buried >= 1000;
 
     -- Fewer than wanted: this is the end, or there is something to clear away first.
-    select p.rows, v_buried + p.buried into v_prepared, v_count from workq._prepare(v_queue_id, v_wanted, v_from, v_now) p;
-    exit when v_prepared is null and v_count = v_buried;
-    v_buried := v_count;
+    v_count := -1;
+    select p.rows, v_buried + p.buried, p.rows is null and p.buried = 0
+    into v_prepared, v_buried, v_empty
+    from workq._prepare(v_queue_id, v_wanted, v_from, v_now) p;
+    exit when v_empty;
   end loop;
 
-  -- Once a second, and when a walk was slow: then there are dead entries to leave behind.
-  if v_look or clock_timestamp() - v_now > interval '1 millisecond' + interval '50 microseconds' * max_messages then
-    perform workq._move_floor(v_queue_id, v_now, v_floor, v_from);
-  end if;
-
-  -- Woken, and with room for more: this caller looks again in 10 ms, so nobody need notify until then.
-  if v_wanted between 1 and max_messages - 1 and v_sleepers > workq._micros(v_now) then
-    perform setval(q.quiet, workq._micros(v_now) + 10000)
-    from workq.queue q
-    where q.id = v_queue_id and workq._due(q.quiet, v_now);
+  if v_count <> v_wanted or v_look or clock_timestamp() - v_now > interval '1 millisecond' + interval '50 microseconds' * max_messages then
+    -- Once a second, and when a walk was slow: then there are dead entries to leave behind.
+    if v_look or clock_timestamp() - v_now > interval '1 millisecond' then
+      perform workq._move_floor(v_queue_id, v_now, v_floor, v_from);
+    end if;
+    -- Woken, and with room for more: this caller looks again in 10 ms, so nobody need notify until then.
+    if v_count <> v_wanted and v_wanted < max_messages and v_sleepers > workq._micros(v_now) then
+      perform setval(q.quiet, workq._micros(v_now) + 10000)
+      from workq.queue q
+      where q.id = v_queue_id and workq._due(q.quiet, v_now);
+    end if;
   end if;
 end;
 $$;

@@ -38,7 +38,7 @@ begin
   if v_visible is not null then
     perform workq._wake(v_queue, v_visible);
   end if;
-  return workq._outcomes(v_queue.id, ids, v_done, 'released');
+  return workq._outcomes(queue, ids, v_done, 'released');
 end;
 $$;
 comment on function workq._release is 'gives deliveries back; an outcome for each';

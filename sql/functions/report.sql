@@ -22,7 +22,7 @@ begin
   update workq.delivery d
   set status = workq._cut_json(report.status)
   where d.message_id = report.id and d.queue_id + 0 = v_queue.id and d.lease = report.lease;
-  return (workq._outcomes(v_queue.id, array[id], case when found then array[1::bigint] end, 'reported'))[1];
+  return (workq._outcomes(queue, array[id], case when found then array[1::bigint] end, 'reported'))[1];
 end;
 $$;
 comment on function workq.report is 'keeps the progress of a worker with the message, up to 64 KiB, then cut with a mark; get() shows it until the message is received again. Returns reported; stale: it was received again; gone: it is finished already. WQ001 unknown queue, 22023 null id or lease';

@@ -23,7 +23,7 @@ begin
   update workq.delivery d
   set visible_at = v_now,
       -- The ttl counts from when it first became visible: that is now.
-      expires_at = case when d.attempt = 0 then d.expires_at - (d.visible_at - v_now) else d.expires_at end
+      expires_at = case when d.received_at is null then d.expires_at - (d.visible_at - v_now) else d.expires_at end
   where d.message_id = run_now.id and d.queue_id + 0 = v_queue.id and d.lease is null and d.visible_at > v_now;
   if found then
     perform workq._wake(v_queue, v_now);
