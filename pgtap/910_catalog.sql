@@ -78,7 +78,7 @@ select matches(obj_description(p.oid, 'pg_proc'), 'WQ001', p.proname || ' says W
 where p.pronamespace = 'workq'::regnamespace and p.proname !~ '^_' and p.proargnames[1] = 'queue' and p.proname <> 'create_queue' order by p.proname;
 
 -- The functions that are called all the time: pinned plans.
-select is(array(select s from unnest(array['enable_seqscan=off', 'enable_bitmapscan=off', 'enable_hashjoin=off', 'enable_mergejoin=off', 'enable_sort=off', 'jit=off', 'plan_cache_mode=force_generic_plan']) s
+select is(array(select s from unnest(array['enable_seqscan=off', 'enable_sort=off', 'jit=off', 'plan_cache_mode=force_generic_plan']) s
     where not p.proconfig @> array[s]), '{}', n || ' has its plans pinned')
 from unnest(array['enqueue', 'enqueue_many', 'receive', 'idle', 'ack', 'ack_many', 'fail', 'fail_many', 'extend', 'extend_many', 'release', 'release_many', 'report', 'cancel', 'run_now', 'redrive', 'peek', 'get', 'sweep']) n
 left join pg_proc p on p.pronamespace = 'workq'::regnamespace and p.proname = n;

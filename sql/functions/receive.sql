@@ -78,13 +78,13 @@ begin
   select
     q.now, q.id,
     -- An explicit visibility is taken as it is; the factor belongs to the setting.
-    coalesce(visibility, q.visibility), case when visibility is null then q.visibility_factor else 1 end,
+    coalesce(receive.visibility, q.visibility), case when receive.visibility is null then q.visibility_factor else 1 end,
     q.max_visibility, q.max_attempts, q.sleep_until, q.floor_micros,
     workq._floor(q.floor_micros, q.now), workq._due(q.next_look, q.now),
     -- A number that grows, and 16 random bits: handed out again after a crash, it does not match.
     nextval('workq.lease_number') << 16 | floor(random() * 65536)::bigint,
     not q.paused and max_messages between 1 and 1000
-      and (visibility is null or visibility between interval '1 millisecond' and q.max_visibility)
+      and (receive.visibility is null or receive.visibility between interval '1 millisecond' and q.max_visibility)
       and (worker is null or octet_length(worker) <= 256)
       and not workq._due(q.next_look, q.now),
     max_messages, 0
