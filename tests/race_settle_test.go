@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"fmt"
 	"sync"
 	"testing"
 
@@ -178,6 +179,30 @@ func TestRaceReceiveALapsedMessageBehindALockedOne(t *testing.T) {
 	require.Equal(t, "acked", a.do(s, ackVerb, locked))
 	require.Equal(t, lapsed.ID, a.one(a.pool, "1 minute").ID)
 	execSQL(t, s, "commit")
+}
+
+// An open receive holds what it returned and nothing else, also where leases ran out.
+func TestRaceReceiveHoldsNoMoreThanItReturned(t *testing.T) {
+	t.Parallel()
+	for _, exhausted := range []int{0, 1} {
+		t.Run(fmt.Sprintf("%d exhausted", exhausted), func(t *testing.T) {
+			t.Parallel()
+			a := newArena(t, "max_attempts => 2")
+			s := a.session()
+			for p := range 4 {
+				a.enqueue(a.pool, 3, 3*p)
+			}
+			require.Len(t, a.receive(a.pool, 12, "1 ms"), 12)
+			execSQL(t, a.pool, "update workq.delivery set attempt = 2 where message_id in (select message_id from workq.delivery order by message_id limit $1)", exhausted)
+			waitFor(t, "the leases to run out", func() bool { return a.count("delivery where visible_at < clock_timestamp()") == 12 })
+			execSQL(t, s, "begin")
+			mine := a.receive(s, 2, "1 minute")
+			require.Len(t, mine, 2)
+			theirs := a.receive(a.pool, 100, "1 minute")
+			execSQL(t, s, "commit")
+			require.Len(t, theirs, 10-exhausted)
+		})
+	}
 }
 
 // The lease has run out. Whoever is first decides.
