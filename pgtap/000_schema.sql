@@ -28,7 +28,7 @@ from (values
   ('delivery', 'message_id bigint not null, created_at timestamp with time zone not null, visible_at timestamp with time zone not null, queue_id integer not null, attempt integer not null, lease bigint, received_at timestamp with time zone, expires_at timestamp with time zone, max_attempts integer, priority smallint not null, worker text, status jsonb'),
   ('attempt', 'message_id bigint not null, finished_at timestamp with time zone not null, started_at timestamp with time zone, lease bigint, queue_id integer not null, attempt integer not null, outcome text not null, reason text, worker text, error text, details jsonb, result jsonb'),
   ('dead_letter', 'queue_id integer not null, message_id bigint not null, died_at timestamp with time zone not null, reason text not null, attempt integer not null, max_attempts integer, priority smallint not null, error text, details jsonb, enqueued_at timestamp with time zone not null, kind text, headers jsonb, payload jsonb, content_type text, body bytea'),
-  ('queue', 'id integer not null, name text not null, created_at timestamp with time zone not null, visibility interval not null, visibility_factor double precision not null, max_visibility interval not null, max_attempts integer, retry_delays interval[] not null, retry_jitter double precision not null, ttl interval, retention interval not null, dead_retention interval not null, dead_letter_queue integer, history text not null, max_payload_bytes integer not null, max_depth bigint, notify boolean not null, paused boolean not null, floor regclass not null, next_look regclass not null, sleepers regclass not null, quiet regclass not null, next_due_look regclass not null, depth regclass not null')
+  ('queue', 'id integer not null, name text not null, created_at timestamp with time zone not null, visibility interval not null, visibility_factor double precision not null, max_visibility interval not null, max_attempts integer, retry_delays interval[] not null, retry_jitter double precision not null, ttl interval, retention interval not null, dead_retention interval not null, dead_letter_queue integer, history text not null, max_payload_bytes integer not null, max_depth bigint, notify boolean not null, paused boolean not null, floor regclass not null, next_glance regclass not null, next_look regclass not null, sleepers regclass not null, quiet regclass not null, next_due_look regclass not null, depth regclass not null')
 ) t (name, columns);
 
 -- Keys and indexes.
@@ -51,8 +51,8 @@ select is((select count(*) from pg_trigger t join pg_class c on c.oid = t.tgreli
 select is((select string_agg(c.conrelid::regclass::text, ',') from pg_constraint c
   where c.contype = 'f' and c.connamespace = 'workq'::regnamespace), 'workq.queue', 'no foreign key where messages come and go');
 
-select throws_ok(format($$ insert into workq.queue (name, floor, next_look, sleepers, quiet, next_due_look, depth)
-  values (%L, 'workq.message_id', 'workq.message_id', 'workq.message_id', 'workq.message_id', 'workq.message_id', 'workq.message_id') $$, n.name),
+select throws_ok(format($$ insert into workq.queue (name, floor, next_glance, next_look, sleepers, quiet, next_due_look, depth)
+  values (%L, 'workq.message_id', 'workq.message_id', 'workq.message_id', 'workq.message_id', 'workq.message_id', 'workq.message_id', 'workq.message_id') $$, n.name),
   '23514', null, 'the table refuses the name ' || left(to_json(n.name)::text, 20))
 from (values (''), ('Q'), ('9a'), ('a b'), ('a''b'), ('a;b'), (repeat('a', 48))) n (name);
 
@@ -79,8 +79,8 @@ from pg_sequences s where s.schemaname = 'workq' and s.sequencename in ('message
 -- A queue brings six sequences of its own.
 select workq.create_queue('q') is null \g /dev/null
 select is((select count(*) from pg_class c where c.relnamespace = 'workq'::regnamespace and c.relkind = 'S'
-    and c.oid in (select unnest(array[q.floor, q.next_look, q.sleepers, q.quiet, q.next_due_look, q.depth]) from workq.queue q)), 6::bigint,
-  'a queue has six sequences of its own');
+    and c.oid in (select unnest(array[q.floor, q.next_glance, q.next_look, q.sleepers, q.quiet, q.next_due_look, q.depth]) from workq.queue q)), 7::bigint,
+  'a queue has seven sequences of its own');
 
 select * from finish();
 rollback;

@@ -158,12 +158,12 @@ select (workq.enqueue('fl')).id as first, (workq.enqueue('fl')).id as late \gset
 update workq.delivery set visible_at = clock_timestamp() + interval '1 hour' where message_id = :late;
 select is((select id from workq.receive('fl', 10)), :first::bigint, 'the first walk sets the floor');
 update workq.delivery set visible_at = clock_timestamp() - interval '1 day' where message_id = :late;
-select setval(q.next_look, (extract(epoch from clock_timestamp()) * 1000000)::bigint - 1) as due from workq.queue q where q.name = 'fl' \gset
+select setval(q.next_look, (extract(epoch from clock_timestamp()) * 1000000)::bigint - 1) as due, setval(q.next_glance, 1) as glance from workq.queue q where q.name = 'fl' \gset
 select is((select id from workq.receive('fl', 10)), :late::bigint, 'a look that is due finds what lies a day below');
 select setval(q.floor, (extract(epoch from clock_timestamp() + interval '1 hour') * 1000000)::bigint) as ahead from workq.queue q where q.name = 'fl' \gset
 select (workq.enqueue('fl')).id as stepped \gset
 select is((select id from workq.receive('fl', 10)), :stepped::bigint, 'a floor ahead of the clock counts as none');
-select setval(q.next_look, (extract(epoch from clock_timestamp() + interval '1 hour') * 1000000)::bigint) as ahead from workq.queue q where q.name = 'fl' \gset
+select setval(q.next_look, (extract(epoch from clock_timestamp() + interval '1 hour') * 1000000)::bigint) as ahead, setval(q.next_glance, 1) as glance from workq.queue q where q.name = 'fl' \gset
 update workq.delivery set visible_at = clock_timestamp() - interval '1 day' where message_id = :stepped;
 select is((select id from workq.receive('fl', 10)), :stepped::bigint, 'a look of more than 30 s ahead counts as due');
 

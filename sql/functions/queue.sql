@@ -164,14 +164,15 @@ begin
   if not found then
     v_new := true;
     v_id := nextval('workq.queue_id_seq')::int;
-    foreach v_sequence in array array['floor', 'next_look', 'sleepers', 'quiet', 'next_due_look', 'depth'] loop
+    foreach v_sequence in array array['floor', 'next_glance', 'next_look', 'sleepers', 'quiet', 'next_due_look', 'depth'] loop
       execute format('create sequence workq.%I', format('queue_%s_%s', v_id, v_sequence));
     end loop;
-    insert into workq.queue (id, name, floor, next_look, sleepers, quiet, next_due_look, depth)
+    insert into workq.queue (id, name, floor, next_glance, next_look, sleepers, quiet, next_due_look, depth)
     overriding system value
     values (
       v_id, queue,
-      format('workq.queue_%s_floor', v_id)::regclass, format('workq.queue_%s_next_look', v_id)::regclass,
+      format('workq.queue_%s_floor', v_id)::regclass, format('workq.queue_%s_next_glance', v_id)::regclass,
+      format('workq.queue_%s_next_look', v_id)::regclass,
       format('workq.queue_%s_sleepers', v_id)::regclass, format('workq.queue_%s_quiet', v_id)::regclass,
       format('workq.queue_%s_next_due_look', v_id)::regclass, format('workq.queue_%s_depth', v_id)::regclass)
     returning queue.* into v_have;

@@ -3,23 +3,23 @@
 -- The floor. While an old snapshot is held, the index entries of deliveries that were leased or
 -- finished can be neither removed nor skipped, and every receive would walk over all of them. So the
 -- queue remembers a floor below which receive need not look: the visible_at of the first row that is
--- left, and at least a second behind the clock. It is only a hint: transactions commit late, claims roll
--- back, clocks step. So somebody looks from the very beginning again once a second for the whole
--- queue, or less often when such a look takes long (see _rest), and lowers the floor to what it finds.
+-- left, and at least 50 ms behind the clock. It is only a hint: transactions commit late, claims roll
+-- back, clocks step. So somebody looks below it again and again, one session for the whole queue:
 --
---   floor      may be raised by whoever walked from it, unless it was lowered meanwhile
---   next_look  is set before a look begins, so that one session looks, not all
+--   glance  a second back, every 50 ms: finds commits that were a little late
+--   look    from the very beginning, once a second, or less often when it takes long (see _rest): finds all
 --
--- The floor is the first row that is left, of all priorities, so that a look which fills its batch with
--- urgent messages does not hide a late one of low priority.
+-- and sets the floor to what is left there. Whoever glances or looks sets the time of the next one
+-- before, so that the others do not do the same. The floor is the first row that is left of all
+-- priorities: a look that fills its batch with urgent messages does not hide a late one of low priority.
 
 create or replace function workq._floor(floor bigint, now timestamptz)
 returns timestamptz
 language sql
 stable
--- A floor above clock - 1 s was left by a clock that was stepped back.
+-- A floor above clock - 50 ms was left by a clock that was stepped back.
 return case
-  when floor <= workq._micros(now) - 1000000 then workq._time(floor)
+  when floor <= workq._micros(now) - 50000 then workq._time(floor)
   else timestamptz '-infinity'
 end;
 comment on function workq._floor is 'the time before which no delivery of the queue needs to be looked for, by the value of its sequence; -infinity when there is none';
@@ -63,11 +63,10 @@ declare
   v_max_visibility interval;
   v_max_attempts int;
   v_sleepers bigint;
-  v_look boolean;         -- from the very beginning
   v_floor bigint;
   v_from timestamptz;     -- where the walk begins
   v_lease bigint;
-  v_simple boolean;       -- nothing is wrong, and this is not the time for a look
+  v_simple boolean;       -- nothing is wrong, and this is not the time for a look or a glance
   v_count int;
   v_wanted int;
   v_prepared tid[];
@@ -79,22 +78,22 @@ begin
     q.now, q.id,
     -- An explicit visibility is taken as it is; the factor belongs to the setting.
     coalesce(receive.visibility, q.visibility), case when receive.visibility is null then q.visibility_factor else 1 end,
-    q.max_visibility, q.max_attempts, q.sleep_until, q.floor_micros,
-    workq._floor(q.floor_micros, q.now), workq._due(q.next_look, q.now),
+    q.max_visibility, q.max_attempts, q.sleep_until, q.floor_micros, workq._floor(q.floor_micros, q.now),
     -- A number that grows, and 16 random bits: handed out again after a crash, it does not match.
     nextval('workq.lease_number') << 16 | floor(random() * 65536)::bigint,
     not q.paused and max_messages between 1 and 1000
       and (receive.visibility is null or receive.visibility between interval '1 millisecond' and q.max_visibility)
       and (worker is null or octet_length(worker) <= 256)
-      and not workq._due(q.next_look, q.now),
+      and not workq._due(q.next_glance, q.now),
     max_messages, 0
   into
-    v_now, v_queue_id, v_visibility, v_factor, v_max_visibility, v_max_attempts, v_sleepers, v_floor, v_from, v_look,
+    v_now, v_queue_id, v_visibility, v_factor, v_max_visibility, v_max_attempts, v_sleepers, v_floor, v_from,
     v_lease, v_simple, v_wanted, v_buried
   from (
     select
-      q.id, q.paused, q.visibility, q.visibility_factor, q.max_visibility, q.max_attempts, q.next_look,
+      q.id, q.paused, q.visibility, q.visibility_factor, q.max_visibility, q.max_attempts,
       clock_timestamp() as now, pg_sequence_last_value(q.floor) as floor_micros,
+      pg_sequence_last_value(q.next_glance) as next_glance,
       pg_sequence_last_value(q.sleepers) as sleep_until  -- and the door: see _enter
     from workq.queue q
     where q.name = receive.queue
@@ -112,11 +111,14 @@ begin
     elsif octet_length(worker) > 256 then
       perform workq._invalid('worker', worker, 'up to 256 bytes');
     end if;
-    perform setval(q.next_look, workq._micros(v_now) + 1000000) from workq.queue q where q.id = v_queue_id and not q.paused;
+    perform setval(q.next_glance, workq._micros(v_now) + 50000) from workq.queue q where q.id = v_queue_id and not q.paused;
     if not found then
-      return;
+      return;  -- it is paused
     end if;
-    v_from := timestamptz '-infinity';
+    perform setval(q.next_look, workq._micros(v_now) + 1000000)
+    from workq.queue q
+    where q.id = v_queue_id and workq._due(pg_sequence_last_value(q.next_look), v_now);
+    v_from := case when found then timestamptz '-infinity' else least(v_from, v_now - interval '1 second') end;
   end if;
 
   loop
@@ -157,29 +159,24 @@ begin
         select m.* from workq.message m where m.id = l.message_id and m.created_at = l.created_at limit 1
       ) m on true;
     get diagnostics v_count = row_count;
-    exit when v_count = v_wanted;
     v_wanted := v_wanted - v_count;
-    exit when v_buried >= 1000;
-
-    -- Fewer than wanted: this is the end, or there is something to clear away first.
-    v_count := -1;
+    -- The end, and nothing to clear away: that would have kept the first round from leasing anything.
+    exit when v_wanted = 0 or v_count > 0 and v_prepared is null or v_buried >= 1000;
     select p.rows, v_buried + p.buried, p.rows is null and p.buried = 0
     into v_prepared, v_buried, v_empty
     from workq._prepare(v_queue_id, v_wanted, v_from, v_now) p;
     exit when v_empty;
   end loop;
 
-  if v_count <> v_wanted or v_look or clock_timestamp() - v_now > interval '1 millisecond' + interval '50 microseconds' * max_messages then
-    -- Once a second, and when a walk was slow: then there are dead entries to leave behind.
-    if v_look or clock_timestamp() - v_now > interval '1 millisecond' then
-      perform workq._move_floor(v_queue_id, v_now, v_floor, v_from);
-    end if;
-    -- Woken, and with room for more: this caller looks again in 10 ms, so nobody need notify until then.
-    if v_count <> v_wanted and v_wanted < max_messages and v_sleepers > workq._micros(v_now) then
-      perform setval(q.quiet, workq._micros(v_now) + 10000)
-      from workq.queue q
-      where q.id = v_queue_id and workq._due(q.quiet, v_now);
-    end if;
+  -- After every look and glance, and once in so many messages: those leave dead entries behind.
+  if not v_simple or (v_lease >> 16) % greatest(256 / max_messages, 1) = 0 then
+    perform workq._move_floor(v_queue_id, v_now, v_floor, v_from);
+  end if;
+  -- Woken, and with room for more: this caller looks again in 10 ms, so nobody need notify until then.
+  if v_wanted between 1 and max_messages - 1 and v_sleepers > workq._micros(v_now) then
+    perform setval(q.quiet, workq._micros(v_now) + 10000)
+    from workq.queue q
+    where q.id = v_queue_id and workq._due(pg_sequence_last_value(q.quiet), v_now);
   end if;
 end;
 $$;
@@ -247,6 +244,7 @@ declare
   v_queue workq.queue;
   v_began timestamptz := clock_timestamp();
   v_first timestamptz;
+  v_floor bigint;
   v_new bigint;
 begin
   select q.* into v_queue from workq.queue q where q.id = _move_floor.queue_id;
@@ -263,14 +261,16 @@ begin
   if walked_from = timestamptz '-infinity' then
     perform workq._rest(v_queue.next_look, v_began, interval '1 second');
   end if;
+  v_floor := pg_sequence_last_value(v_queue.floor);
   -- A microsecond less, for the rounding.
-  v_new := workq._micros(least(v_first, now - interval '1 second')) - 1;
-  if floor_seen is null or v_new < floor_seen
-    -- Lowered by somebody's look since: leave it. Not worth a write for less than 50 ms.
-    or (v_new > floor_seen + 50000 and pg_sequence_last_value(v_queue.floor) >= floor_seen)
+  v_new := workq._micros(least(v_first, now - interval '50 milliseconds')) - 1;
+  if v_floor is null or v_floor > workq._micros(v_began)
+    or workq._micros(v_first) <= v_floor
+    -- Lowered by somebody's look since this walk began: leave it. Not worth a write for less than 20 ms.
+    or (v_new > v_floor + 20000 and v_floor >= floor_seen)
   then
     perform setval(v_queue.floor, v_new);
   end if;
 end;
 $$;
-comment on function workq._move_floor is 'sets the floor of a queue to the first row that is left from where a walk began, a second behind the clock at the most';
+comment on function workq._move_floor is 'sets the floor of a queue to the first row that is left from where a walk began, 50 ms behind the clock at the most';

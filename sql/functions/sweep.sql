@@ -43,7 +43,7 @@ begin
     perform workq._invalid('max_rows', max_rows::text, '1 to 100000');
   end if;
 
-  if workq._due('workq.sweep_due', v_now) then
+  if workq._due(pg_sequence_last_value('workq.sweep_due'), v_now) then
     v_start := coalesce(pg_sequence_last_value('workq.sweep_message'), 0);
     v_last := v_start;
     loop

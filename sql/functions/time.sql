@@ -35,10 +35,10 @@ end;
 $$;
 comment on function workq._rest is 'sets the sequence `due` to 20 times the duration of a walk ahead, at most 30 s; nothing when that is less than 100 ms or `at_least`';
 
-create or replace function workq._due(due regclass, now timestamptz)
+create or replace function workq._due(due bigint, now timestamptz)
 returns boolean
 language sql
-volatile
+stable
 -- null: never set. More than 30 s ahead: the clock was stepped back.
-return coalesce(pg_sequence_last_value(due) not between workq._micros(now) + 1 and workq._micros(now) + 30000000, true);
-comment on function workq._due is 'whether the time in the sequence has come; a time of more than 30 s ahead counts as come';
+return coalesce(due not between workq._micros(now) + 1 and workq._micros(now) + 30000000, true);
+comment on function workq._due is 'whether a time has come, by the value of its sequence; one of more than 30 s ahead counts as come';

@@ -115,7 +115,7 @@ begin
   end if;
 
   -- The end of the next delay, backoff or lease.
-  if not workq._due(v_queue.next_due_look, v_now) then
+  if not workq._due(pg_sequence_last_value(v_queue.next_due_look), v_now) then
     return row('workq.' || v_queue.name,
       least(v_until, workq._time(pg_sequence_last_value(v_queue.next_due_look))))::workq.wakeup;
   end if;

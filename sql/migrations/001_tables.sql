@@ -49,7 +49,8 @@ create table workq.queue (
   -- State that changes often lives in sequences: never transactional, never a dead row.
   -- All but `depth` hold a time in microseconds since 1970. As regclass they survive a dump.
   floor              regclass not null,  -- receive need not look at rows visible before this
-  next_look          regclass not null,  -- when somebody looks below the floor again
+  next_glance        regclass not null,  -- when somebody looks a little below the floor again
+  next_look          regclass not null,  -- when somebody looks from the very beginning again
   sleepers           regclass not null,  -- somebody sleeps until then: notify
   quiet              regclass not null,  -- a woken receiver looks again at this time: do not notify before
   next_due_look      regclass not null,  -- idle need not search for the next due time before this
