@@ -84,7 +84,7 @@ update workq.delivery set visible_at = 'infinity', expires_at = 'infinity' where
 select is(pg_temp.sweep(1000), '(0,0,0)', 'and one that is never due');
 select lives_ok($$ select workq.idle('odd'), workq.receive('odd'), workq.stats('odd'), workq.peek('odd') $$, 'does not disturb the others');
 update workq.delivery set visible_at = '-infinity', expires_at = null where message_id = :o_id;
-select setval(next_look, 1) as look from workq.queue where name = 'odd' \gset
+select setval(next_look, 1) as look, setval(next_glance, 1) as glance from workq.queue where name = 'odd' \gset
 select lives_ok($$ select workq.receive('odd') $$, 'a time of -infinity is long past');
 select is((workq.get('odd', :o_id)).state, 'leased', 'and received');
 

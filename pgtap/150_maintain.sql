@@ -130,9 +130,9 @@ select is((select upper from pg_temp.partitions('workq.message') order by upper 
 select workq.create_queue('gone') as gone \gset
 select id from workq.queue where name = 'gone' \gset g_
 select workq.drop_queue('gone') as gone \gset
-select is((select count(*) from workq.maintain() where action = 'sequence dropped' and target ~ format('^queue_%s_', :g_id)), 6::bigint, 'the sequences of a dropped queue go');
+select is((select count(*) from workq.maintain() where action = 'sequence dropped' and target ~ format('^queue_%s_', :g_id)), 7::bigint, 'the sequences of a dropped queue go');
 select is((select count(*) from pg_class c where c.relkind = 'S' and c.relname ~ format('^queue_%s_', :g_id)), 0::bigint, 'all of them');
-select is((select count(*) from pg_class c where c.relkind = 'S' and c.relname ~ format('^queue_%s_', q.id)), 6::bigint, 'those of another stay') from workq.queue q where q.name = 'q';
+select is((select count(*) from pg_class c where c.relkind = 'S' and c.relname ~ format('^queue_%s_', q.id)), 7::bigint, 'those of another stay') from workq.queue q where q.name = 'q';
 
 select * from finish();
 rollback;
