@@ -68,10 +68,7 @@ declare
   v_lease bigint;
   v_simple boolean;       -- nothing is wrong, and this is not the time for a look or a glance
   v_count int;
-  v_wanted int;
   v_prepared tid[];
-  v_buried int;
-  v_empty boolean;
 begin
   -- As much as can be in one statement: PL/pgSQL sets every expression of its own up anew in each transaction.
   select
@@ -84,11 +81,10 @@ begin
     not q.paused and max_messages between 1 and 1000
       and (receive.visibility is null or receive.visibility between interval '1 millisecond' and q.max_visibility)
       and (worker is null or octet_length(worker) <= 256)
-      and not workq._due(q.next_glance, q.now),
-    max_messages, 0
+      and not workq._due(q.next_glance, q.now)
   into
     v_now, v_queue_id, v_visibility, v_factor, v_max_visibility, v_max_attempts, v_sleepers, v_floor, v_from,
-    v_lease, v_simple, v_wanted, v_buried
+    v_lease, v_simple
   from (
     select
       q.id, q.paused, q.visibility, q.visibility_factor, q.max_visibility, q.max_attempts,
@@ -135,10 +131,10 @@ begin
           where d.queue_id = v_queue_id and d.priority = p.priority and d.visible_at between v_from and v_now
             and (v_prepared is null or d.ctid = any (v_prepared))
           order by d.visible_at
-          limit v_wanted
+          limit max_messages
           for update skip locked
         ) d
-        limit v_wanted
+        limit max_messages
       ), leased as (
         -- By ctid: safe because the rows were locked without waiting, so this is their only live version.
         update workq.delivery d
@@ -159,13 +155,11 @@ begin
         select m.* from workq.message m where m.id = l.message_id and m.created_at = l.created_at limit 1
       ) m on true;
     get diagnostics v_count = row_count;
-    v_wanted := v_wanted - v_count;
-    -- The end, and nothing to clear away: that would have kept the first round from leasing anything.
-    exit when v_wanted = 0 or v_count > 0 and v_prepared is null or v_buried >= 1000;
-    select p.rows, v_buried + p.buried, p.rows is null and p.buried = 0
-    into v_prepared, v_buried, v_empty
-    from workq._prepare(v_queue_id, v_wanted, v_from, v_now) p;
-    exit when v_empty;
+    -- Nothing: that is the end, or there is something to clear away first, which keeps the first round from
+    -- leasing anything.
+    exit when v_count > 0 or v_prepared is not null;
+    v_prepared := workq._prepare(v_queue_id, max_messages, v_from, v_now);
+    exit when v_prepared is null;
   end loop;
 
   -- After every look and glance, and once in so many messages: those leave dead entries behind.
@@ -173,7 +167,7 @@ begin
     perform workq._move_floor(v_queue_id, v_now, v_floor, v_from);
   end if;
   -- Woken, and with room for more: this caller looks again in 10 ms, so nobody need notify until then.
-  if v_wanted between 1 and max_messages - 1 and v_sleepers > workq._micros(v_now) then
+  if v_count between 1 and max_messages - 1 and v_sleepers > workq._micros(v_now) then
     perform setval(q.quiet, workq._micros(v_now) + 10000)
     from workq.queue q
     where q.id = v_queue_id and workq._due(pg_sequence_last_value(q.quiet), v_now);
@@ -184,55 +178,87 @@ comment on function workq.receive is 'leases up to max_messages (1 to 1000) mess
 
 -- workq._prepare: clear the head of a queue for receive.
 -- Buries what is doomed, a page at once, so that many of them do not cost a walk each, and records for
--- the history that a lease ran out. This is apart from the statement of receive because even an insert
--- of no rows costs a third of it. Returns the rows that are to be leased now, locked.
-create or replace function workq._prepare(queue_id int, wanted int, walked_from timestamptz, now timestamptz, rows out tid[], buried out int)
+-- the history that leases ran out. This is apart from the statement of receive because even an insert
+-- of no rows costs a third of it. Returns the rows that are to be leased now, and locks no others.
+create or replace function workq._prepare(queue_id int, wanted int, walked_from timestamptz, now timestamptz)
+returns tid[]
 language plpgsql
 volatile
 as $$
 #variable_conflict use_column
 declare
   v_queue workq.queue;
-  v_doomed tid[];
+  v_rows tid[];
   v_reasons text[];
 begin
-  select q.* into v_queue from workq.queue q where q.id = _prepare.queue_id;
-  select
-    array_agg(d.row_id) filter (where d.doom is null), array_agg(d.row_id) filter (where d.doom is not null),
-    array_agg(d.doom) filter (where d.doom is not null)
-  into rows, v_doomed, v_reasons
+  perform
   from generate_series(0, 10) p (priority)
   cross join lateral (
-    select d.ctid as row_id, row_number() over (order by d.visible_at) as n
-    from workq.delivery d
-    where d.queue_id = v_queue.id and d.priority = p.priority and d.visible_at between walked_from and now
-    order by d.visible_at
-    limit 1000
-  ) s
-  cross join lateral (
-    select d.ctid as row_id, workq._doom(d.attempt, coalesce(d.max_attempts, v_queue.max_attempts), d.expires_at, now) as doom
-    from workq.delivery d
-    where d.ctid = s.row_id
-      and (s.n <= wanted
-        or workq._doom(d.attempt, coalesce(d.max_attempts, v_queue.max_attempts), d.expires_at, now) is not null)
+    select from workq.delivery d
+    where d.queue_id = _prepare.queue_id and d.priority = p.priority and d.visible_at between walked_from and now
     limit 1
-    for update skip locked
-  ) d;
-  rows := rows[1:wanted];
-  buried := coalesce(cardinality(v_doomed), 0);
+  ) d
+  limit 1;
+  if not found then
+    return null;
+  end if;
 
-  if rows is not null and v_queue.history <> 'none' then
+  select q.* into v_queue from workq.queue q where q.id = _prepare.queue_id;
+  select array_agg(d.row_id), array_agg(d.doom)
+  into v_rows, v_reasons
+  from (
+    select d.*
+    from generate_series(0, 10) p (priority)
+    cross join lateral (
+      select d.ctid as row_id
+      from workq.delivery d
+      where d.queue_id = v_queue.id and d.priority = p.priority and d.visible_at between walked_from and now
+      order by d.visible_at
+      limit 1000
+    ) s
+    cross join lateral (
+      select d.ctid as row_id, workq._doom(d.attempt, coalesce(d.max_attempts, v_queue.max_attempts), d.expires_at, now) as doom
+      from workq.delivery d
+      where d.ctid = s.row_id
+        and workq._doom(d.attempt, coalesce(d.max_attempts, v_queue.max_attempts), d.expires_at, now) is not null
+      limit 1
+      for update skip locked
+    ) d
+    limit 1000
+  ) d;
+  if v_rows is not null then
+    perform workq._bury(v_queue, v_rows, v_reasons);
+    if cardinality(v_rows) = 1000 then
+      return null;  -- there may be many more: enough for one call, idle() says that they are due
+    end if;
+  end if;
+
+  select array_agg(d.row_id)
+  into v_rows
+  from (
+    select d.*
+    from generate_series(0, 10) p (priority)
+    cross join lateral (
+      select d.ctid as row_id
+      from workq.delivery d
+      where d.queue_id = v_queue.id and d.priority = p.priority and d.visible_at between walked_from and now
+        and workq._doom(d.attempt, coalesce(d.max_attempts, v_queue.max_attempts), d.expires_at, now) is null
+      order by d.visible_at
+      limit wanted
+      for update skip locked
+    ) d
+    limit wanted
+  ) d;
+  if v_queue.history <> 'none' then
     insert into workq.attempt (message_id, finished_at, started_at, lease, queue_id, attempt, outcome, worker)
     select d.message_id, now, d.received_at, d.lease, d.queue_id, d.attempt, 'timeout', d.worker
     from workq.delivery d
-    where d.ctid = any (rows) and d.lease is not null;
+    where d.ctid = any (v_rows) and d.lease is not null;
   end if;
-  if v_doomed is not null then
-    perform workq._bury(v_queue, v_doomed, v_reasons);
-  end if;
+  return v_rows;
 end;
 $$;
-comment on function workq._prepare is 'clears the head of a queue: makes dead letters of the doomed (buried: how many), records leases that ran out, and locks the rows to lease (null: none)';
+comment on function workq._prepare is 'clears the head of a queue: makes dead letters of up to 1,000 that are doomed, records leases that ran out, and locks and returns the rows to lease (null: none)';
 
 create or replace function workq._move_floor(queue_id int, now timestamptz, floor_seen bigint, walked_from timestamptz)
 returns void
