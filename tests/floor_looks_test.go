@@ -34,7 +34,7 @@ type plantedBug struct {
 var (
 	lookFromFloor = plantedBug{
 		"a look begins at the floor", "workq.receive",
-		`v_from := (timestamptz )?'-infinity'`, "v_from := v_from",
+		`when found then timestamptz '-infinity'`, "when false then timestamptz '-infinity'",
 	}
 	staleLook = plantedBug{
 		"a look that is due in an hour is waited for", "workq._due",
@@ -46,11 +46,11 @@ var (
 	}
 	raisedBlindly = plantedBug{
 		"the floor is raised though somebody lowered it", "workq._move_floor",
-		`pg_sequence_last_value\(\w+\.floor\) >= floor_seen`, "true",
+		`v_floor >= floor_seen`, "true",
 	}
 	floorAhead = plantedBug{
 		"a floor ahead of the clock counts", "workq._floor",
-		`floor <= \(workq\._micros\(now\) - 1000000\)`, "floor is not null",
+		`floor <= \(workq\._micros\(now\) - 50000\)`, "floor is not null",
 	}
 )
 
@@ -115,9 +115,15 @@ func (a *arena) set(sequence, fromNow string) {
 	execSQL(a.t, a.pool, fmt.Sprintf("select setval(q.%s, workq._micros(clock_timestamp() + '%s')) from workq.queue q where q.name = 'q'", sequence, fromNow))
 }
 
-// noLook sees to it that the next receive does not look below the floor, and look that it does.
-func (a *arena) noLook() { a.t.Helper(); a.set("next_look", "25 seconds") }
-func (a *arena) look()   { a.t.Helper(); a.set("next_look", "-1 second") }
+// noLook sees to it that the next receive neither glances nor looks below the floor, and look that it looks.
+func (a *arena) noLook() { a.t.Helper(); a.looks("25 seconds") }
+func (a *arena) look()   { a.t.Helper(); a.looks("-1 second") }
+
+func (a *arena) looks(fromNow string) {
+	a.t.Helper()
+	a.set("next_glance", fromNow)
+	a.set("next_look", fromNow)
+}
 
 // late enqueues what a transaction leaves that commits five seconds after its enqueue, and gives the ids.
 func (a *arena) late(n, priority int) []int64 {
@@ -294,6 +300,7 @@ func checkLoweredWhileAnotherWalks(a *arena) error {
 	a.lapsed(a.pool)
 	a.set("floor", "-1500 milliseconds")
 	a.noLook()
+	a.set("next_glance", "-1 second") // after a glance it moves the floor
 	execSQL(a.t, a.pool, "select pg_sleep(0.1)") // so that the floor is worth raising
 	// It stops at the history of the lease that ran out.
 	execSQL(a.t, holder, "begin")
@@ -540,7 +547,7 @@ func (a *arena) lateCommit(n int, longest time.Duration) error {
 		case <-check.C:
 			if committed.IsZero() {
 				floor := value[int64](a.t, a.pool, "select coalesce(pg_sequence_last_value(floor), 0) from workq.queue")
-				if floor > lastVisible+500_000 {
+				if floor > lastVisible+1_500_000 { // farther than a glance reaches
 					execSQL(a.t, late, "commit")
 					committed = time.Now()
 					last = committed
