@@ -547,7 +547,7 @@ func (a *arena) lateCommit(n int, longest time.Duration) error {
 		case <-check.C:
 			if committed.IsZero() {
 				floor := value[int64](a.t, a.pool, "select coalesce(pg_sequence_last_value(floor), 0) from workq.queue")
-				if floor > lastVisible+1_500_000 { // farther than a glance reaches
+				if floor > lastVisible+3_000_000 { // farther than a glance reaches
 					execSQL(a.t, late, "commit")
 					committed = time.Now()
 					last = committed

@@ -2,6 +2,8 @@ package tests
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -10,6 +12,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
 )
 
@@ -122,6 +125,11 @@ func (a *arena) storm(seed uint64, calls int64) (words map[string]int, err error
 			run(conn, "select 'redriven' from workq.redrive('q', max_messages => 20)")
 		case 2, 3:
 			run(conn, "select 'swept' from "+sweepNow)
+		case 4:
+			// Plans are made anew, for a table that is large, small or empty now.
+			if _, err := conn.Exec(ctx, "analyze workq.delivery"); err != nil && ctx.Err() == nil {
+				cancel(err)
+			}
 		default:
 			cs, err := tryReceive(ctx, conn, 5, "1 ms")
 			if err != nil && ctx.Err() == nil {
@@ -132,7 +140,11 @@ func (a *arena) storm(seed uint64, calls int64) (words map[string]int, err error
 		}
 	})
 	wg.Wait()
-	return words, context.Cause(ctx)
+	err = context.Cause(ctx)
+	if pg := (*pgconn.PgError)(nil); errors.As(err, &pg) {
+		err = fmt.Errorf("%w\n%s\n%s", err, pg.Detail, pg.Where) // who waited for whom, and where
+	}
+	return words, err
 }
 
 // Fault 15: batches in every order, with sweep, purge and redrive. Nobody is the victim of a deadlock.
