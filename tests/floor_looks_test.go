@@ -300,7 +300,7 @@ func checkLoweredWhileAnotherWalks(a *arena) error {
 	a.lapsed(a.pool)
 	a.set("floor", "-1500 milliseconds")
 	a.noLook()
-	a.set("next_glance", "-1 second") // after a glance it moves the floor
+	a.set("next_glance", "-1 second")            // after a glance it moves the floor
 	execSQL(a.t, a.pool, "select pg_sleep(0.1)") // so that the floor is worth raising
 	// It stops at the history of the lease that ran out.
 	execSQL(a.t, holder, "begin")
@@ -325,7 +325,7 @@ func checkLoweredWhileAnotherWalks(a *arena) error {
 // checkClockStep checks a queue whose sequences were left by a clock that was ahead by so much.
 func checkClockStep(ahead string) func(a *arena) error {
 	return func(a *arena) error {
-		for _, sequence := range []string{"sleepers", "quiet", "next_due_look"} {
+		for _, sequence := range []string{"sleepers", "quiet", "next_due_look", "next_glance"} {
 			a.set(sequence, ahead)
 		}
 		execSQL(a.t, a.pool, "select setval('workq.sweep_due', workq._micros(clock_timestamp() + $1::text::interval))", ahead)
