@@ -414,7 +414,7 @@ func (r *run) start(t *task, sent time.Time) {
 			cancel(nil)
 			r.done <- after(t, err, stack, stopped)
 		}()
-		err, stack = handle(ctx, r.handler, t.m)
+		stack, err = handle(ctx, r.handler, t.m)
 		if stack != nil {
 			r.log.Error("workq: handler panicked", "queue", r.queue, "id", t.m.ID, "kind", t.m.Kind, "error", err, "stack", string(stack))
 		}
@@ -422,7 +422,7 @@ func (r *run) start(t *task, sent time.Time) {
 }
 
 // handle calls h and turns a panic into an error.
-func handle(ctx context.Context, h Handler, m *Message) (err error, stack []byte) {
+func handle(ctx context.Context, h Handler, m *Message) (stack []byte, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			stack = debug.Stack()
@@ -433,5 +433,5 @@ func handle(ctx context.Context, h Handler, m *Message) (err error, stack []byte
 			}
 		}
 	}()
-	return h.Handle(ctx, m), nil
+	return nil, h.Handle(ctx, m)
 }

@@ -41,16 +41,6 @@ func (a *arena) session() *pgx.Conn {
 	return connect(a.t, a.url)
 }
 
-// sessions gives so many of them.
-func (a *arena) sessions(n int) []*pgx.Conn {
-	a.t.Helper()
-	out := make([]*pgx.Conn, n)
-	for i := range out {
-		out[i] = a.session()
-	}
-	return out
-}
-
 // enqueue puts n messages of this priority into q and gives their ids.
 func (a *arena) enqueue(db execer, n, priority int) []int64 {
 	a.t.Helper()

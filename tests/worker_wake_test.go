@@ -89,8 +89,8 @@ func TestWorkerPollsWithoutNotifications(t *testing.T) {
 // A transaction that was open when the worker announced its sleep notifies nobody.
 func TestWorkerFindsWhatASlowTransactionEnqueued(t *testing.T) {
 	t.Parallel()
-	c, pool := newClient(t, client.QueueSettings{})
-	c = client.New(pool, client.Options{DisableListen: true}) // no wake-up by a connection that comes up
+	_, pool := newClient(t, client.QueueSettings{})
+	c := client.New(pool, client.Options{DisableListen: true}) // no wake-up by a connection that comes up
 	tx, err := pool.Begin(t.Context())
 	require.NoError(t, err)
 	defer func() { _ = tx.Rollback(context.Background()) }()

@@ -36,13 +36,18 @@ comment on function workq._doom is 'why a delivery that holds no valid lease is 
 
 create or replace function workq._lease_length(visibility interval, factor double precision, attempt int, longest interval)
 returns interval
-language sql
+language plpgsql
 immutable
--- Clamped before it is multiplied: 100 to the power of 100 is still a number.
-return case
-  when factor = 1 or attempt <= 1 then visibility
-  else interval '1 second' * least(date_part('epoch', visibility) * factor ^ least(attempt - 1, 100), date_part('epoch', longest))
+as $$
+#variable_conflict use_column
+begin
+  if factor = 1 or attempt <= 1 then
+    return visibility;
+  end if;
+  -- Clamped before it is multiplied: 100 to the power of 100 is still a number.
+  return interval '1 second' * least(date_part('epoch', visibility) * factor ^ least(attempt - 1, 100), date_part('epoch', longest));
 end;
+$$;
 comment on function workq._lease_length is 'how long the lease of the nth attempt lasts: visibility × factor^(n-1), up to the longest';
 
 -- workq.receive: lease messages.
@@ -121,7 +126,7 @@ begin
     return query
       with picked as materialized (
         select d.*
-        from generate_series(0, 10) p (priority)
+        from (values (0), (1), (2), (3), (4), (5), (6), (7), (8), (9), (10)) p (priority)
         cross join lateral (
           select
             d.ctid as row_id,
@@ -139,7 +144,10 @@ begin
         -- By ctid: safe because the rows were locked without waiting, so this is their only live version.
         update workq.delivery d
         set attempt = d.attempt + 1, lease = v_lease, received_at = v_now, worker = receive.worker, status = null,
-            visible_at = v_now + workq._lease_length(v_visibility, v_factor, d.attempt + 1, v_max_visibility)
+            visible_at = v_now + case
+              when v_factor = 1 then v_visibility
+              else workq._lease_length(v_visibility, v_factor, d.attempt + 1, v_max_visibility)
+            end
         from picked p
         where d.ctid = p.row_id
           and (v_prepared is not null or not exists (select from picked s where s.special))
