@@ -480,6 +480,7 @@ func TestFloorCheckerCatchesALateCommitThatNobodyFinds(t *testing.T) {
 	t.Parallel()
 	a := newArena(t, "history => 'none'")
 	a.plant(lookFromFloor)
+	a.plant(floorAhead) // else a receive that began before the last move of the floor takes it for none
 	require.ErrorIs(t, a.lateCommit(2000, aLook), errStuck)
 }
 

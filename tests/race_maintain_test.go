@@ -42,7 +42,7 @@ func TestRaceDropPartitionAgainstOpenEnqueue(t *testing.T) {
 	require.Equal(t, "acked", a.do(a.pool, ackVerb, c))
 
 	execSQL(t, open, "begin")
-	a.enqueue(open, 1, 5)
+	late := a.enqueue(open, 1, 5)
 	began := time.Now()
 	done := start[string](t, maintainer, dropped)
 	waitUntilBlocked(t, a.pool, pidOf(maintainer))
@@ -56,7 +56,7 @@ func TestRaceDropPartitionAgainstOpenEnqueue(t *testing.T) {
 
 	execSQL(t, open, "commit")
 	require.Equal(t, oldGone, value[string](t, maintainer, dropped))
-	a.one(a.pool, "1 minute")
+	require.NoError(t, a.pollFor(late, aLook))
 }
 
 // The other order: an enqueue that comes while maintain's transaction is open waits for it, and works.

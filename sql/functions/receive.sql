@@ -291,9 +291,9 @@ begin
     order by d.visible_at
     limit 1
   ) d;
-  -- This walk was as long as the one of receive. It found its way past the same dead entries.
+  -- A look is both walks, this one and that of receive before, past the same dead entries.
   if walked_from = timestamptz '-infinity' then
-    perform workq._rest(v_queue.next_look, v_began, interval '1 second');
+    perform workq._rest(v_queue.next_look, v_began - (clock_timestamp() - v_began), interval '1 second');
   end if;
   v_floor := pg_sequence_last_value(v_queue.floor);
   -- A microsecond less, for the rounding.
