@@ -174,7 +174,8 @@ func start[T any](t *testing.T, conn *pgx.Conn, sql string, args ...any) <-chan 
 	return inBackground(func() (T, error) { return try[T](ctx, conn, sql, args...) })
 }
 
-// end commits or rolls back.
+// end commits or rolls back. The next receive looks for what that left below the floor: how soon one
+// does by itself is what the tests of the floor are about.
 func (a *arena) end(conn *pgx.Conn, commit bool) {
 	a.t.Helper()
 	if commit {
@@ -182,4 +183,5 @@ func (a *arena) end(conn *pgx.Conn, commit bool) {
 	} else {
 		execSQL(a.t, conn, "rollback")
 	}
+	a.look()
 }

@@ -34,7 +34,7 @@ func TestRaceOldSnapshotAgainstEveryVerb(t *testing.T) {
 						// Nothing to settle by the old snapshot either, or serializable in this order.
 						require.Equal(t, settleWord(second, words.leaves), got, what)
 					}
-					execSQL(t, s2, "rollback")
+					a.end(s2, false)
 					require.Equal(t, settleWord(second, words.leaves), a.do(s2, second, c), "%s, again", what)
 					execSQL(t, a.pool, "select workq.purge_queue('q')")
 				}
@@ -56,10 +56,10 @@ func TestRaceOldSnapshotAgainstReceive(t *testing.T) {
 			c := a.one(s1, "1 minute")
 			_, err := tryReceive(t.Context(), s2, 1, "1 minute")
 			require.Equal(t, "40001", sqlstate(err), "its snapshot shows the message as ready")
-			execSQL(t, s2, "rollback")
+			a.end(s2, false)
 			execSQL(t, s2, "begin isolation level "+string(level))
 			require.Equal(t, ids[1], a.one(s2, "1 minute").ID)
-			execSQL(t, s2, "commit")
+			a.end(s2, true)
 			require.Equal(t, "acked", a.do(s1, ackVerb, c))
 		})
 	}
@@ -128,6 +128,7 @@ func TestRaceManyCallersWithOldSnapshots(t *testing.T) {
 				})
 			}
 			wg.Wait()
+			a.look()
 			for _, c := range a.receive(a.pool, 1000, "1 minute") {
 				require.Equal(t, 1, c.Attempt, "a rolled back receive left a trace")
 				require.Equal(t, "acked", a.do(a.pool, ackVerb, c))
@@ -156,7 +157,7 @@ func TestRaceOldSnapshotEnqueueAgainstRecreatedQueue(t *testing.T) {
 			execSQL(t, a.pool, "select workq.create_queue('q')")
 			_, err := try[int64](t.Context(), sender, "select (workq.enqueue('q', '1')).id")
 			require.Contains(t, []string{"40001", "WQ001"}, sqlstate(err))
-			execSQL(t, sender, "rollback")
+			a.end(sender, false)
 			require.Zero(t, a.count("delivery"))
 			a.enqueue(sender, 1, 5)
 			a.one(a.pool, "1 minute")

@@ -54,7 +54,7 @@ func TestRaceDropPartitionAgainstOpenEnqueue(t *testing.T) {
 	require.Less(t, time.Since(began), 10*time.Second, "it gave up by its own lock_timeout of 100 ms")
 	require.Equal(t, ids[0], a.one(a.pool, "1 minute").ID)
 
-	execSQL(t, open, "commit")
+	a.end(open, true)
 	require.Equal(t, oldGone, value[string](t, maintainer, dropped))
 	require.NoError(t, a.pollFor(late, aLook))
 }

@@ -36,12 +36,12 @@ func TestRaceDropQueueAgainstOpenEnqueue(t *testing.T) {
 					if commit && !force {
 						require.Equal(t, "WQ007", sqlstate(dropErr))
 						require.NoError(t, err, "the queue is still there")
-						execSQL(t, later, "commit")
+						a.end(later, true)
 						require.Len(t, a.receive(a.pool, 10, "1 minute"), 3)
 						return
 					}
 					require.NoError(t, dropErr)
-					execSQL(t, later, "rollback")
+					a.end(later, false)
 					if isolation != "read committed" && sqlstate(err) == "40001" {
 						_, err = try[int64](t.Context(), later, "select (workq.enqueue('q', '1')).id")
 					}
@@ -73,10 +73,10 @@ func TestRaceDropQueueWithAnOldSnapshotLosesNothing(t *testing.T) {
 				waitFor(t, "drop_queue to wait or to refuse", func() bool {
 					return len(drop) > 0 || value[bool](t, a.pool, "select cardinality(pg_blocking_pids($1)) > 0", int32(pidOf(dropper)))
 				})
-				execSQL(t, enqueuer, "commit")
+				a.end(enqueuer, true)
 				_, err := result(t, drop)
 				require.Contains(t, []string{"40001", "WQ007", "0A000"}, sqlstate(err))
-				execSQL(t, dropper, "rollback")
+				a.end(dropper, false)
 				require.Len(t, a.receive(a.pool, 10, "1 minute"), 1)
 			})
 		}
@@ -125,7 +125,7 @@ func TestRaceDropQueueAgainstOpenWork(t *testing.T) {
 			_, err := try[string](t.Context(), worker, fmt.Sprintf(tt.second+" -- %[1]d %[2]d", c.ID, c.Lease))
 			require.NotEqual(t, "40P01", sqlstate(err), "the worker is the victim of a deadlock")
 			require.NoError(t, err)
-			execSQL(t, worker, "commit")
+			a.end(worker, true)
 			_, err = result(t, drop)
 			require.NotEqual(t, "40P01", sqlstate(err), "the dropper is the victim of a deadlock")
 			require.NoError(t, err)

@@ -93,8 +93,8 @@ func TestRaceReceiveReceiveIsDisjointAndNeverMoreThanAsked(t *testing.T) {
 		got = append(got, c.ID)
 	}
 	require.ElementsMatch(t, ids, got)
-	execSQL(t, s1, "commit")
-	execSQL(t, s2, "commit")
+	a.end(s1, true)
+	a.end(s2, true)
 	require.Equal(t, 10, a.count("delivery where lease is not null"))
 }
 
@@ -134,6 +134,7 @@ func TestRaceReceiveClaimsAtMostWhatWasAskedFor(t *testing.T) {
 	}
 	wg.Wait()
 	// Sessions that skipped each other's rows may all have left early: the rest must be receivable.
+	a.look()
 	for _, c := range a.receive(a.pool, 1000, "1 minute") {
 		require.NotContains(t, seen, c.ID)
 		seen[c.ID] = c.Lease
@@ -152,7 +153,7 @@ func TestRaceRolledBackReceiveLeavesNoTrace(t *testing.T) {
 		execSQL(t, s, "begin")
 		require.Len(t, a.receive(s, 3, "1 minute"), 3)
 		require.Empty(t, a.receive(a.pool, 3, "1 minute"), "while the claim is open")
-		execSQL(t, s, "rollback")
+		a.end(s, false)
 	}
 	require.Equal(t, before, column[string](t, a.pool, "select to_jsonb(d)::text from workq.delivery d order by d.message_id"))
 	require.Zero(t, a.count("attempt"))
@@ -178,7 +179,7 @@ func TestRaceReceiveALapsedMessageBehindALockedOne(t *testing.T) {
 	execSQL(t, s, "begin")
 	require.Equal(t, "acked", a.do(s, ackVerb, locked))
 	require.Equal(t, lapsed.ID, a.one(a.pool, "1 minute").ID)
-	execSQL(t, s, "commit")
+	a.end(s, true)
 }
 
 // An open receive holds what it returned and nothing else, also where leases ran out.
@@ -199,7 +200,7 @@ func TestRaceReceiveHoldsNoMoreThanItReturned(t *testing.T) {
 			mine := a.receive(s, 2, "1 minute")
 			require.Len(t, mine, 2)
 			theirs := a.receive(a.pool, 100, "1 minute")
-			execSQL(t, s, "commit")
+			a.end(s, true)
 			require.Len(t, theirs, 10-exhausted)
 		})
 	}
@@ -221,7 +222,7 @@ func TestRaceLateAckAgainstReceive(t *testing.T) {
 			c := a.one(s1, "1 ms")
 			require.Greater(t, c.Lease, old.Lease)
 			done := a.startBlocked(s2, v, old)
-			execSQL(t, s1, "commit")
+			a.end(s1, true)
 			lost := settleWord(v, "waiting")
 			require.Equal(t, lost, a.answered(done))
 			require.Equal(t, c.Lease, value[int64](t, a.pool, "select lease from workq.delivery"), "the new lease stands")
@@ -234,7 +235,7 @@ func TestRaceLateAckAgainstReceive(t *testing.T) {
 			execSQL(t, s1, "begin")
 			a.one(s1, "1 minute")
 			done = a.startBlocked(s2, v, c)
-			execSQL(t, s1, "rollback")
+			a.end(s1, false)
 			require.Equal(t, settleWord(v, "held"), a.answered(done))
 
 			// The late call first: a receive does not wait, and passes it by.
@@ -270,7 +271,7 @@ func TestRaceReleaseAgainstReceive(t *testing.T) {
 	execSQL(t, s1, "begin")
 	require.Equal(t, "released", value[string](t, s1, "select workq.release('q', $1, $2)", id, old.Lease))
 	require.Empty(t, a.receive(s2, 10, "1 minute"))
-	execSQL(t, s1, "commit")
+	a.end(s1, true)
 
 	c := a.one(s2, "1 minute")
 	require.Equal(t, 1, c.Attempt, "the attempt was given back")
@@ -343,7 +344,7 @@ func TestRaceSweepAgainstSweepAndReceive(t *testing.T) {
 	require.Equal(t, 5, value[int](t, s2, "select (workq.sweep(5 + 0 * setval('workq.sweep_due', 1)::int)).exhausted"), "those that the first left")
 	require.Empty(t, a.receive(a.pool, 10, "1 minute"), "a receive takes the rest, and waits for nobody")
 	require.Equal(t, 8, a.count("dead_letter"))
-	execSQL(t, s1, "commit")
+	a.end(s1, true)
 	require.Equal(t, 20, a.count("dead_letter"))
 	require.Equal(t, 20, a.count("attempt where outcome = 'dead' and reason = 'attempts_exhausted'"))
 	require.Zero(t, a.count("delivery"))

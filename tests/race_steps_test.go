@@ -46,6 +46,15 @@ func (a *arena) pauseAt(conn *pgx.Conn, step int, sql string, f func()) bool {
 	return paused
 }
 
+// allLapsed receives n messages in one call and waits until their leases have run out.
+func (a *arena) allLapsed(n int) []claim {
+	a.t.Helper()
+	cs := a.receive(a.pool, n, "1 ms")
+	require.Len(a.t, cs, n)
+	waitFor(a.t, "leases of 1 ms to run out", func() bool { return a.count("delivery where visible_at < clock_timestamp()") == n })
+	return cs
+}
+
 // A message is on its last attempt and its lease has run out, so receive and sweep want to bury it. At
 // any step of theirs its worker extends the lease: either that works and the lease holds, or the
 // message is dead and the worker is told.
@@ -77,8 +86,7 @@ func (a *arena) buryAgainstExtend(sql string) error {
 	for step := 1; ; step++ {
 		burier, worker := a.session(), a.session()
 		a.enqueue(a.pool, 2, 5)
-		a.lapsed(a.pool)
-		c := a.lapsed(a.pool)
+		c := a.allLapsed(2)[1]
 		a.look()
 		var extend <-chan outcome[string]
 		if !a.pauseAt(burier, step, sql, func() {
@@ -117,14 +125,12 @@ func TestRaceReceiveAgainstReceiveAtEveryStep(t *testing.T) {
 	for step := 1; ; step++ {
 		one, other := a.session(), a.session()
 		a.enqueue(a.pool, 4, 5)
-		for range 4 {
-			a.lapsed(a.pool)
-		}
+		a.allLapsed(4)
 		a.look()
 		execSQL(t, other, "begin")
 		theirs := a.receive(other, 1, "1 minute") // passed by, as it is locked, until the pause
 		if !a.pauseAt(one, step, "select count(*)::text from workq.receive('q', 2)", func() {
-			execSQL(t, other, "commit")
+			a.end(other, true)
 			theirs = append(theirs, a.receive(other, 1, "1 minute")...)
 		}) {
 			break

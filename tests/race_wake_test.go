@@ -43,7 +43,7 @@ func TestRaceIdleAgainstEnqueue(t *testing.T) {
 						a.enqueue(sender, 1, 5)
 					}
 					if i == commitAt {
-						execSQL(t, sender, "commit")
+						a.end(sender, true)
 					}
 				}
 				look := func() { found = append(found, a.receive(sleeper, 10, "1 minute")...) }
@@ -166,7 +166,7 @@ func TestRaceWorkerAgainstAnEnqueueThatCommitsWhileItSleeps(t *testing.T) {
 	waitFor(t, "the worker to sleep", func() bool {
 		return value[bool](t, a.pool, "select coalesce(pg_sequence_last_value(sleepers) is not null, false) from workq.queue")
 	})
-	execSQL(t, sender, "commit")
+	a.end(sender, true)
 	began := time.Now()
 	require.Equal(t, id, next(t, "a look again", handled))
 	require.Less(t, time.Since(began), 10*time.Second, "long before the poll interval of 30 s")
