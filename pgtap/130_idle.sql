@@ -1,6 +1,6 @@
 -- About to sleep: idle.
 begin;
-select plan(25);
+select plan(28);
 
 select is(
   (select format('(%s) -> %s %s', pg_get_function_identity_arguments(p.oid), pg_get_function_result(p.oid), p.provolatile)
@@ -69,6 +69,18 @@ select ok(pg_sequence_last_value(quiet) is not null, 'a receiver that was woken 
 select setval(quiet, (extract(epoch from clock_timestamp() + interval '9 ms') * 1000000)::bigint) as quiet from workq.queue where name = 'w' \gset
 select setval(quiet, (extract(epoch from clock_timestamp() + interval '1 day') * 1000000)::bigint) as quiet from workq.queue where name = 'w' \gset
 select ok(pg_temp.seconds('w') > 10, 'a quiet time a day ahead counts as none');
+
+-- A commit that was late by more than the floor, and just after a glance and a look: receive misses it once,
+-- idle finds it, and the receive that follows idle gets it.
+select workq.create_queue('late') as late, (workq.enqueue('late')).id as id \gset l_
+update workq.delivery set visible_at = visible_at - interval '5 seconds' where message_id = :l_id;
+select setval(floor, (extract(epoch from clock_timestamp() - interval '100 ms') * 1000000)::bigint) as floor,
+  setval(next_glance, (extract(epoch from clock_timestamp() + interval '20 s') * 1000000)::bigint) as glance,
+  setval(next_look, (extract(epoch from clock_timestamp() + interval '20 s') * 1000000)::bigint) as look
+from workq.queue where name = 'late' \gset
+select is_empty($$ select * from workq.receive('late') $$, 'receive does not look below the floor between two glances');
+select ok(pg_temp.seconds('late') <= 0, 'idle finds what committed late');
+select is((select id from workq.receive('late')), :l_id::bigint, 'and so does the receive after it');
 
 select * from finish();
 rollback;

@@ -80,7 +80,7 @@ func TestCommandShowsProgressOnATerminal(t *testing.T) {
 	screen, code := c.onTerminal("", "enqueue", "q", "--lines", file, "--batch", "100")
 	require.Zero(t, code, screen)
 	require.Contains(t, screen, "5000 enqueued")
-	require.Contains(t, screen, "100.00%")
+	require.Regexp(t, `100\.00%|done!`, screen) // a bar that is quick is not drawn full
 	require.Regexp(t, `enqueued\S*  5000\n`, screen)
 }
 

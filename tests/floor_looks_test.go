@@ -50,7 +50,7 @@ var (
 	}
 	floorAhead = plantedBug{
 		"a floor ahead of the clock counts", "workq._floor",
-		`floor <= \(workq\._micros\(now\) - 50000\)`, "floor is not null",
+		`floor <= workq\._micros\(now\)`, "floor is not null",
 	}
 )
 

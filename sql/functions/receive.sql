@@ -17,9 +17,9 @@ create or replace function workq._floor(floor bigint, now timestamptz)
 returns timestamptz
 language sql
 stable
--- A floor above clock - 50 ms was left by a clock that was stepped back.
+-- A floor above the clock was left by a clock that was stepped back.
 return case
-  when floor <= workq._micros(now) - 50000 then workq._time(floor)
+  when floor <= workq._micros(now) then workq._time(floor)
   else timestamptz '-infinity'
 end;
 comment on function workq._floor is 'the time before which no delivery of the queue needs to be looked for, by the value of its sequence; -infinity when there is none';

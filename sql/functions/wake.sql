@@ -67,7 +67,8 @@ declare
   v_queue workq.queue;
   v_until timestamptz;
   v_quiet timestamptz;
-  v_from timestamptz;
+  v_rested boolean;  -- since the last search that took long: search from the very beginning
+  v_floor bigint;
   v_due timestamptz;
 begin
   select q.* into v_queue from workq.queue q where q.name = idle.queue;
@@ -98,24 +99,30 @@ begin
     v_until := v_quiet;
   end if;
 
-  -- Is there something that receive left, because it stopped after so many dead letters?
-  v_from := workq._floor(pg_sequence_last_value(v_queue.floor), v_now);
-  perform
+  -- Is there something that receive left, because it stopped after so many dead letters or because it
+  -- committed late, below the floor? Then the receive that follows is to find it.
+  v_rested := workq._due(pg_sequence_last_value(v_queue.next_due_look), v_now);
+  v_floor := pg_sequence_last_value(v_queue.floor);
+  select min(d.visible_at) into v_due
   from generate_series(0, 10) p (priority)
   cross join lateral (
-    select from workq.delivery d
-    where d.queue_id = v_queue.id and d.priority = p.priority and d.visible_at between v_from and v_now
+    select d.visible_at
+    from workq.delivery d
+    where d.queue_id = v_queue.id and d.priority = p.priority
+      and d.visible_at between case when v_rested then timestamptz '-infinity' else workq._floor(v_floor, v_now) end and v_now
     order by d.visible_at
     limit 1
     for update skip locked
-  ) d
-  limit 1;
-  if found then
+  ) d;
+  if v_due is not null then
+    if workq._micros(v_due) <= v_floor then
+      perform setval(v_queue.floor, workq._micros(v_due) - 1);
+    end if;
     return row('workq.' || v_queue.name, v_now)::workq.wakeup;
   end if;
 
   -- The end of the next delay, backoff or lease.
-  if not workq._due(pg_sequence_last_value(v_queue.next_due_look), v_now) then
+  if not v_rested then
     return row('workq.' || v_queue.name,
       least(v_until, workq._time(pg_sequence_last_value(v_queue.next_due_look))))::workq.wakeup;
   end if;
