@@ -51,7 +51,9 @@ $$;
 comment on function workq._lease_length is 'how long the lease of the nth attempt lasts: visibility × factor^(n-1), up to the longest';
 
 -- workq.receive: lease messages.
--- Locks: the deliveries, with SKIP LOCKED: it never waits for another worker.
+-- Locks: the deliveries, with SKIP LOCKED: it does not wait for another worker. (But for a row that was
+-- changed twice within microseconds, where PostgreSQL itself waits for the second change: in a long
+-- transaction that holds other rows, 40P01 is conceivable. Try again then.)
 create or replace function workq.receive(queue text, max_messages int default 1, visibility interval default null, worker text default null)
 returns setof workq.received
 language plpgsql
@@ -227,7 +229,7 @@ begin
     cross join lateral (
       select d.ctid as row_id, workq._doom(d.attempt, coalesce(d.max_attempts, v_queue.max_attempts), d.expires_at, now) as doom
       from workq.delivery d
-      where d.ctid = s.row_id
+      where d.ctid = s.row_id and d.visible_at <= now  -- again: its lease may have been extended since
         and workq._doom(d.attempt, coalesce(d.max_attempts, v_queue.max_attempts), d.expires_at, now) is not null
       limit 1
       for update skip locked
