@@ -75,6 +75,33 @@ func TestRaceIdleAgainstEnqueue(t *testing.T) {
 	}
 }
 
+// A sleeper that only knows the protocol is notified of a message that committed far below the floor,
+// just after somebody looked. It finds it soon, not when its sleep of a minute ends.
+func TestRaceSleeperAgainstALateCommit(t *testing.T) {
+	t.Parallel()
+	a := newArena(t, "")
+	sleeper, sender := a.session(), a.session()
+	execSQL(t, sleeper, `listen "workq.q"`)
+	execSQL(t, sleeper, "select workq.idle('q')")
+	require.Empty(t, a.receive(sleeper, 10, "1 minute"))
+	execSQL(t, sender, "begin")
+	a.enqueue(sender, 1, 5)
+	execSQL(t, sender, "update workq.delivery set visible_at = visible_at - interval '5 seconds'")
+	a.set("floor", "-200 milliseconds")
+	a.set("next_look", "1 second")
+	a.set("next_glance", "1 second")
+	execSQL(t, sender, "commit")
+	require.True(t, notified(t, sleeper, patience))
+	for began := time.Now(); len(a.receive(sleeper, 10, "1 minute")) == 0; {
+		require.Less(t, time.Since(began), aLook)
+		due := value[float64](t, sleeper, "select extract(epoch from next_due - clock_timestamp())::float8 from workq.idle('q')")
+		if len(a.receive(sleeper, 10, "1 minute")) > 0 {
+			return
+		}
+		notified(t, sleeper, time.Duration(max(due, 0)*float64(time.Second)))
+	}
+}
+
 // Whatever makes a message receivable tells those who sleep.
 func TestRaceEverythingThatFreesAMessageNotifies(t *testing.T) {
 	t.Parallel()
