@@ -68,7 +68,7 @@ func TestRaceEnqueueAgainstOpenMaintain(t *testing.T) {
 			a := newArena(t, "")
 			a.withOldPartition()
 			execSQL(t, a.pool, `do $$ begin
-				execute format('create table workq.message_older partition of workq.message for values from (minvalue) to (%L)', date_trunc('second', now()) - interval '30 days');
+				execute format('create table workq.message_older partition of workq.message for values from (minvalue) to (%L)', now() - interval '31 days');
 			end $$`) // the first call found message_old needless, and dropped it
 			maintainer, sender := a.session(), a.session()
 			execSQL(t, maintainer, "begin")
