@@ -289,7 +289,8 @@ begin
   cross join lateral (
     select d.visible_at
     from workq.delivery d
-    where d.queue_id = v_queue.id and d.priority = p.priority and d.visible_at >= walked_from
+    -- Up to the clock: beyond it lie the entries of all leases that were taken and acked.
+    where d.queue_id = v_queue.id and d.priority = p.priority and d.visible_at between walked_from and now
     order by d.visible_at
     limit 1
   ) d;
